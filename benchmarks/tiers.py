@@ -16,7 +16,7 @@ import numpy as np
 import mlgo_gym  # noqa: F401 - registers the environments
 from mlgo_gym.lab.tiers import SAMPLE_RECORDING, Recording, Replay, TierUpEnv, schedule_named
 
-COUNT = 8
+COUNT, MANY = 8, 256
 
 
 def run(recording: Recording, seconds: float) -> None:
@@ -32,11 +32,13 @@ def run(recording: Recording, seconds: float) -> None:
 
     env, wrapped = TierUpEnv(recording), made(recording)
     envs = gymnasium.vector.SyncVectorEnv([lambda: TierUpEnv(recording)] * COUNT)
+    many = gymnasium.make_vec("mlgo_gym/TierUp-v0", num_envs=MANY, recordings=recording)
     for name, episode in (
         ("a replay under ski rental", play),
         ("the environment", lambda: stepped(env)),
         ("gymnasium.make", lambda: stepped(wrapped)),
         (f"{COUNT} in SyncVectorEnv, all together", lambda: vector_stepped(envs)),
+        (f"{MANY} in make_vec, all together", lambda: vector_stepped(many)),
     ):
         print(f"{recording.program}, {name}: {rate(episode, seconds):,.0f} steps a second")
 
@@ -65,11 +67,11 @@ def stepped(env: gymnasium.Env[np.ndarray, np.int64]) -> int:
 
 def vector_stepped(envs: gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray]) -> int:
     envs.reset(seed=0)
-    actions = np.zeros(COUNT, np.int64)
+    actions = np.zeros(envs.num_envs, np.int64)
     steps = 0
     while True:
         _, _, over, _, _ = envs.step(actions)
-        steps += COUNT
+        steps += envs.num_envs
         if over.all():
             return steps
 

@@ -310,6 +310,7 @@ TINY = {
                 "the environment",
                 "gymnasium.make",
                 "8 in SyncVectorEnv, all together",
+                "256 in make_vec, all together",
             )
         ),
     ),

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from importlib import metadata
+from typing import Final
 
 import gymnasium
+
+_VECTORS: Final = "mlgo_gym.vector_environments"
 
 
 def register_envs() -> None:
@@ -20,5 +23,10 @@ def register_envs() -> None:
             vector_entry_point="mlgo_gym.envs._vector:CompilationVectorEnv",
             kwargs={"problem": point.name},
         )
+    vectors = {each.name: each.value for each in metadata.entry_points(group=_VECTORS)}
     for point in metadata.entry_points(group="mlgo_gym.environments"):
-        gymnasium.register(id=f"mlgo_gym/{point.name}", entry_point=point.value)
+        gymnasium.register(
+            id=f"mlgo_gym/{point.name}",
+            entry_point=point.value,
+            vector_entry_point=vectors.get(point.name),
+        )

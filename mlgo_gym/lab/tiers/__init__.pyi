@@ -7,3 +7,4 @@ from ._replay import Replay as Replay
 from ._schedules import oracle_s as oracle_s
 from ._schedules import played as played
 from ._schedules import schedule_named as schedule_named
+from ._vector import TierUpVectorEnv as TierUpVectorEnv

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,9 +13,13 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from mlgo_gym.base import OptionsError, UsageError
-from mlgo_gym.lab.tiers._recording import BACK_EDGE, TIERS, Recording
+from mlgo_gym.lab.tiers._recording import TIERS, Recording
 from mlgo_gym.lab.tiers._replay import Replay
 from mlgo_gym.lab.tiers._schedules import TierPolicy, oracle_s, played, schedule_named
+
+_PLAIN: Final = 4
+_HIGHEST: Final = 64
+_NOTHING: Final = (0.0,) * 14
 
 SAMPLE_RECORDING: Final = Path(__file__).with_name("sample") / "json.npz"
 """A recording of the sample corpus's program, which ships."""
@@ -23,6 +28,7 @@ FEATURES: Final = (
     "is_back_edge",
     "tier",
     "wanted_tier",
+    "queue",
     "calls",
     "back_edges",
     "size",
@@ -33,7 +39,6 @@ FEATURES: Final = (
     "cost_O3",
     "now",
     "compiled",
-    "queue",
 )
 """What `TierUpEnv` observes, in its order.
 
@@ -90,7 +95,7 @@ class TierUpEnv(gymnasium.Env[_Observation, np.int64]):
         self._replays = {name: Replay(each, threads) for name, each in self.recordings.items()}
         self._bounds: dict[str, tuple[float, float]] = {}
         self.action_space = spaces.Discrete(len(TIERS))
-        high = np.full(len(FEATURES), 64, np.float32)
+        high = np.full(len(FEATURES), _HIGHEST, np.float32)
         self.observation_space = spaces.Box(np.full(len(FEATURES), -1, np.float32), high)
         self._order: list[str] = []
         self._replay: Replay | None = None
@@ -108,7 +113,15 @@ class TierUpEnv(gymnasium.Env[_Observation, np.int64]):
         super().reset(seed=seed)
         if seed is not None:
             self._order = []
-        chosen = (options or {}).get("recording")
+        replay = self.begin((options or {}).get("recording"))
+        return seen([observed(replay)])[0], self.info()
+
+    def begin(self, chosen: str | None = None) -> Replay:
+        """Begin a recording's run, the next one's if ``None``; for whoever observes it itself.
+
+        Raises:
+            OptionsError: no recording has the name.
+        """
         if chosen is not None and chosen not in self._replays:
             known = ", ".join(self._replays)
             raise OptionsError(f"recording: expected one of {known}, found {chosen!r}")
@@ -122,7 +135,7 @@ class TierUpEnv(gymnasium.Env[_Observation, np.int64]):
         replay.reset()
         self._refused = 0
         self._last_s = 0.0
-        return self._observation(replay), self._info(replay)
+        return replay
 
     def step(self, action: Any) -> tuple[_Observation, float, bool, bool, dict[str, Any]]:
         """Answer the event, and go on to the next.
@@ -131,18 +144,36 @@ class TierUpEnv(gymnasium.Env[_Observation, np.int64]):
             UsageError: there is no episode.
             OptionsError: the action is none of the space's.
         """
+        reward = self.answer(int(action))
+        replay = self.replay
+        return seen([observed(replay)])[0], reward, replay.is_over, False, self.info()
+
+    def answer(self, tier: int) -> float:
+        """Answer the event, and return the reward; for whoever observes it itself.
+
+        Raises:
+            UsageError: there is no episode.
+            OptionsError: the action is none of the space's.
+        """
         replay = self._replay
         if replay is None or replay.is_over:
             raise UsageError("step: expected an episode, found none; call reset")
-        if not 0 <= (tier := int(action)) < len(TIERS):
-            raise OptionsError(f"action: expected 0 to {len(TIERS) - 1}, found {action!r}")
+        if not 0 <= tier < len(TIERS):
+            raise OptionsError(f"action: expected 0 to {len(TIERS) - 1}, found {tier!r}")
         if not replay.is_allowed(tier):
             self._refused += 1
             tier = 0
         replay.decide(tier)
-        elapsed, self._last_s = replay.total_s - self._last_s, replay.total_s
-        reward = -elapsed / self._baseline_s + replay.is_over
-        return self._observation(replay), reward, replay.is_over, False, self._info(replay)
+        now_s = replay.total_s
+        elapsed, self._last_s = now_s - self._last_s, now_s
+        return -elapsed / self._baseline_s + replay.is_over
+
+    def twin(self) -> TierUpEnv:
+        """Another environment of the same recordings, which shares what does not change."""
+        made = copy(self)
+        replays = {name: copy(each) for name, each in self._replays.items()}
+        vars(made).update(_replays=replays, _order=[], _replay=None, _np_random=None)
+        return made
 
     def action_masks(self) -> NDArray[np.bool_]:
         """Which actions are allowed now, as sb3-contrib's MaskablePPO asks for it; shape ``(4,)``.
@@ -173,34 +204,9 @@ class TierUpEnv(gymnasium.Env[_Observation, np.int64]):
             self._bounds[name] = baseline, best
         return self._bounds[name]
 
-    def _observation(self, replay: Replay) -> _Observation:
-        if replay.is_over:
-            return np.zeros(len(FEATURES), np.float32)
-        function, now = replay.function, replay.now_s
-        costs = replay.costs[function]
-        seen = np.array(
-            (
-                replay.kind == BACK_EDGE,
-                replay.tier[function],
-                replay.wanted[function],
-                replay.calls[function],
-                replay.backs[function],
-                replay.sizes[function],
-                1e6 * replay.spent_s[function],
-                1e6 * (now - replay.last_s[function]),
-                1e6 * costs[1],
-                1e6 * costs[2],
-                1e6 * costs[3],
-                1e6 * now,
-                1e6 * replay.compiled_s,
-                min(replay.queue, 64),
-            )
-        )
-        replay.last_s[function] = now
-        seen[3:13] = np.log2(1 + seen[3:13])
-        return seen.astype(np.float32)
-
-    def _info(self, replay: Replay) -> dict[str, Any]:
+    def info(self) -> dict[str, Any]:
+        """What is to be known of the run besides."""
+        replay = self.replay
         return {
             "recording": self._name,
             "function": "" if replay.is_over else replay.recording.functions[replay.function],
@@ -212,6 +218,39 @@ class TierUpEnv(gymnasium.Env[_Observation, np.int64]):
             "oracle_seconds": np.float64(self._oracle_s),
             "illegal_actions": np.int64(self._refused),
         }
+
+
+def observed(replay: Replay) -> tuple[float, ...]:
+    """What `FEATURES` are made of, and note that it was looked at."""
+    if replay.is_over:
+        return _NOTHING
+    function, now = replay.function, replay.now_s
+    costs = replay.costs[function]
+    last, replay.last_s[function] = replay.last_s[function], now
+    return (
+        replay.kind,
+        replay.tier[function],
+        replay.wanted[function],
+        replay.queue,
+        replay.calls[function],
+        replay.backs[function],
+        replay.sizes[function],
+        1e6 * replay.spent_s[function],
+        1e6 * (now - last),
+        1e6 * costs[1],
+        1e6 * costs[2],
+        1e6 * costs[3],
+        1e6 * now,
+        1e6 * replay.compiled_s,
+    )
+
+
+def seen(rows: Sequence[tuple[float, ...]]) -> _Observation:
+    """Observations, of what they are made of; shape ``(rows, 14)``."""
+    made = np.array(rows)
+    made[:, _PLAIN:] = np.log2(1 + made[:, _PLAIN:])
+    found: _Observation = np.minimum(made, _HIGHEST).astype(np.float32)
+    return found
 
 
 def _loaded(given: Any) -> Mapping[str, Recording]:

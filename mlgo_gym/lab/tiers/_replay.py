@@ -32,6 +32,7 @@ class Replay:
         sizes: of functions, in instructions of LLVM's IR.
         costs: seconds that compiling takes, of each function by tier.
         last_s: `now_s` when an environment last observed each function.
+        is_over: whether the program has ended.
         event: the number of the event that is asked about; that of events, at the end.
         function: whose event it is.
         kind: `CALL` or `BACK_EDGE`.
@@ -66,7 +67,8 @@ class Replay:
         self._events: Final[list[list[int]]] = recording.events[:, :3].tolist()
         self.sizes: Final[list[int]] = recording.sizes.tolist()
         self.costs: Final[list[list[float]]] = recording.compile_s.T.tolist()
-        count, functions = len(self._events), len(recording.functions)
+        self._count: Final = len(self._events)
+        count, functions = self._count, len(recording.functions)
         self._rows: list[list[tuple[int, list[int]]]] = [[] for _ in range(count)]
         for interval, function, *tiers in recording.counts.tolist():
             self._rows[interval].append((function, tiers))
@@ -83,6 +85,7 @@ class Replay:
         """Begin again, at the first event."""
         functions = len(self.recording.functions)
         self.event = 0
+        self.is_over = False
         self.tier = [-1] * functions
         self.wanted = [-1] * functions
         self.calls = [0] * functions
@@ -96,20 +99,11 @@ class Replay:
         self._look()
 
     @property
-    def is_over(self) -> bool:
-        """Whether the program has ended."""
-        return self.event == len(self._events)
-
-    @property
-    def program_s(self) -> float:
-        """Seconds of the program's code and of its libraries; those are the same at any tier."""
-        recording = self.recording
-        return self.instructions * recording.seconds_per_instruction + recording.library_s
-
-    @property
     def total_s(self) -> float:
         """Seconds of the program, waiting for compilations included; exact at the end."""
-        return self.program_s + self.compiling_s
+        recording = self.recording  # its libraries take the same time at any tier
+        program_s = self.instructions * recording.seconds_per_instruction + recording.library_s
+        return program_s + self.compiling_s
 
     @property
     def queue(self) -> int:
@@ -174,7 +168,8 @@ class Replay:
                 self.spent_s[function] += spent
                 self.now_s += spent
             self.event += 1
-            if self.is_over:
+            if self.event == self._count:
+                self.is_over = True
                 return
             function, kind, _ = self._events[self.event]
             if kind == CALL or tier[function] == 0:

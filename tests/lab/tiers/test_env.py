@@ -16,6 +16,7 @@ from mlgo_gym.lab.tiers import SAMPLE_RECORDING
 from mlgo_gym.lab.tiers._env import FEATURES, TierUpEnv
 from mlgo_gym.lab.tiers._recording import Recording
 from mlgo_gym.lab.tiers._schedules import played, schedule_named
+from mlgo_gym.lab.tiers._vector import TierUpVectorEnv
 from tests.lab.tiers.conftest import small
 
 
@@ -51,6 +52,48 @@ def test_rewards_sum_to_what_was_saved(name: str) -> None:
     assert info["seconds"] == pytest.approx(took)
     assert info["baseline_seconds"] == pytest.approx(base)
     assert info["oracle_seconds"] <= took
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_rows_of_a_vector_are_environments(threads: int) -> None:
+    """Seeds, observations, rewards and ends are those of as many single ones."""
+    recordings = [Recording.load(SAMPLE_RECORDING), small()]
+    envs = TierUpVectorEnv(3, recordings, threads=threads)
+    ones = [TierUpEnv(recordings, threads=threads) for _ in range(3)]
+    batch, infos = envs.reset(seed=7)
+    singles = [env.reset(seed=7 + row) for row, env in enumerate(ones)]
+    assert (batch == [observation for observation, _ in singles]).all()
+    assert infos["recording"].tolist() == [info["recording"] for _, info in singles]
+    over = [False] * 3
+    ended = 0
+    numbers = np.random.default_rng(0)
+    for _ in range(800):
+        assert (envs.action_masks() == [env.action_masks() for env in ones]).all()
+        actions = numbers.choice(4, 3, p=[0.91, 0.03, 0.03, 0.03])
+        batch, rewards, overs, cut, infos = envs.step(actions)
+        assert batch in envs.observation_space
+        for row, env in enumerate(ones):
+            if over[row]:
+                observation, _ = env.reset()
+                reward, over[row] = 0.0, False
+            else:
+                observation, reward, over[row], _, info = env.step(actions[row])
+                if over[row]:
+                    ended += 1
+                    assert infos["seconds"][row] == info["seconds"]
+            assert (batch[row] == observation).all()
+            assert rewards[row] == reward
+        assert overs.tolist() == over
+        assert not cut.any()
+    assert ended > 10
+
+
+def test_make_vec_makes_one_of_many_rows() -> None:
+    envs = gymnasium.make_vec("mlgo_gym/TierUp-v0", num_envs=2)
+    assert isinstance(envs.unwrapped, TierUpVectorEnv)
+    envs.close()
+    with pytest.raises(OptionsError, match="num_envs: expected at least 1, found 0"):
+        TierUpVectorEnv(0)
 
 
 def test_the_info_has_the_same_keys_and_types_at_every_step() -> None:
