@@ -293,7 +293,7 @@ class _Run:
         self._jit = jit
         self._count = len(jit.functions)
         self._tier = job["tier"]
-        self._rounds = job["rounds"]
+        self._rounds, self._status = job["rounds"], job["exit_status"]
         self._events: list[tuple[int, int, int, int]] = []
         self._at_exit: list[int] = []
         self._costs: list[tuple[int, int, float]] = []
@@ -438,7 +438,7 @@ class _Run:
             self._spend(len(self._events))
             found |= self._counts()
         _write(self._log, found)
-        os._exit(self._get("STATUS") & 0xFF)
+        os._exit(self._status if self._wrong else self._get("STATUS") & 0xFF)
 
     def _counts(self) -> dict[str, Any]:
         owner = ctypes.c_int64.from_address(self._get("OWNER"))

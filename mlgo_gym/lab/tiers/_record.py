@@ -21,7 +21,7 @@ from corpus_tools.scratch import scratch_folder
 from corpus_tools.workloads import compile_workload
 from mlgo_gym.base import OptionsError, WorkloadError
 from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus
-from mlgo_gym.lab.programs import Programs, Way, compare_output, run_program
+from mlgo_gym.lab.programs import ProgramRun, Programs, Way, compare_output, run_program
 from mlgo_gym.lab.tiers._recording import TIERS, Recording
 from mlgo_gym.llvm import embedded_version
 
@@ -160,23 +160,23 @@ class JitProgram(AbstractContextManager["JitProgram"]):
         return found
 
     def _run(self, job: dict[str, Any], *, counting: bool, events: bool) -> dict[str, Any]:
-        found = self._ask(
-            {"counting": counting, "events": events}, self.units, job | {"rounds": self._rounds}
-        )
-        if found["wrong"]:
-            raise self._wrong(_OTHER_CALLS.format(found["wrong"]))
-        return found
+        how = {"counting": counting, "events": events}
+        job |= {"rounds": self._rounds, "exit_status": self.workload.exit_status}
+        return self._ask(how, self.units, job)
+
+    def _compare(self, run: ProgramRun) -> None:
+        """See that it wrote what it must; further rounds what they wrote first, at O0."""
+        expected = self.workload.stdout_sha256
+        if self._rounds > 1:
+            expected = self.stdout_sha256 = self.stdout_sha256 or run.stdout_sha256
+        compare_output(replace(self.workload, stdout_sha256=expected), run)
 
     def _ask(self, *lines: Mapping[str, Any], runs: bool = True) -> dict[str, Any]:
         """What the host answers; where the program runs, it must do what its workload says."""
         workload = self.workload if runs else replace(self.workload, exit_status=0)
         job = self._folder / "job"
         job.write_text("".join(f"{json.dumps(each)}\n" for each in lines), encoding="utf-8")
-        run = run_program(workload, job, _way(), check_output=runs and self._rounds == 1)
-        if runs and self._rounds > 1:
-            # What further rounds write is what the first run wrote, at O0.
-            self.stdout_sha256 = self.stdout_sha256 or run.stdout_sha256
-            compare_output(replace(workload, stdout_sha256=self.stdout_sha256), run)
+        run = run_program(workload, job, _way(), check_output=False)
         try:
             found = json.loads(run.log)
         except ValueError as error:
@@ -185,6 +185,10 @@ class JitProgram(AbstractContextManager["JitProgram"]):
             ) from error
         if not isinstance(found, dict):
             raise self._wrong(f"expected a record, found {type(found).__name__}")
+        if found.get("wrong"):
+            raise self._wrong(_OTHER_CALLS.format(found["wrong"]))
+        if runs:
+            self._compare(run)
         return found
 
     def _wrong(self, problem: str) -> WorkloadError:

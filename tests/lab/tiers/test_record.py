@@ -211,11 +211,15 @@ def test_a_program_whose_calls_are_not_the_same_each_time(corpus: MakeCorpus) ->
     int main(void) {
       struct timespec now;
       clock_gettime(CLOCK_MONOTONIC, &now);
-      return f(now.tv_nsec / 1000 % 4096) < 0;
+      if (f(now.tv_nsec / 1000 % 4096) < 0) return 1;
+      puts("the end");
+      return 3;
     }
     """
+    # That it ended early, with another status and less output, is not what is wrong.
+    described = DESCRIPTION.replace(sha256(""), sha256("the end\n")) + "exit_status = 3\n"
     with pytest.raises(WorkloadError, match="it may look at a clock, or at addresses"):
-        record_program(corpus(DESCRIPTION, ONE, main), "w")
+        record_program(corpus(described, ONE, main), "w")
 
 
 def test_a_recording_of_another_program(corpus: MakeCorpus) -> None:
