@@ -91,11 +91,6 @@ def counting_back(text: str, code: str, countdown: int, slow: int) -> str:
     return "\n".join([*head, *out, *back, *tail]) + "\n"
 
 
-def jumps_back(text: str, code: str) -> int:
-    """How many jumps back the code of a unit at O0 has."""
-    return counting_back(text, code, 0, 0).count("\n.Ltiers_back_")
-
-
 def _function(text: str, code: str) -> tuple[list[str], list[str], list[str]]:
     lines = text.splitlines()
     names = {f"{code}:", f'"{code}":'}

@@ -40,7 +40,7 @@ FEATURES: Final = (
     "now",
     "compiled",
 )
-"""What `TierUpEnv` observes, in its order.
+"""The features that `TierUpEnv` observes, in its order.
 
 ``is_back_edge``, ``tier``, ``wanted_tier`` and ``queue`` are as `Replay` has them; ``calls``,
 ``back_edges`` and ``size`` (of LLVM's IR) are log2(1 + count); the others are seconds of the
@@ -205,7 +205,7 @@ class TierUpEnv(gymnasium.Env[_Observation, np.int64]):
         return self._bounds[name]
 
     def info(self) -> dict[str, Any]:
-        """What is to be known of the run besides."""
+        """The info of the present step."""
         replay = self.replay
         return {
             "recording": self._name,
@@ -221,7 +221,7 @@ class TierUpEnv(gymnasium.Env[_Observation, np.int64]):
 
 
 def observed(replay: Replay) -> tuple[float, ...]:
-    """What `FEATURES` are made of, and note that it was looked at."""
+    """Read the raw values of `FEATURES`, and note when the function was looked at."""
     if replay.is_over:
         return _NOTHING
     function, now = replay.function, replay.now_s
@@ -246,7 +246,7 @@ def observed(replay: Replay) -> tuple[float, ...]:
 
 
 def seen(rows: Sequence[tuple[float, ...]]) -> _Observation:
-    """Observations, of what they are made of; shape ``(rows, 14)``."""
+    """Make observations of raw values; shape ``(rows, 14)``."""
     made = np.array(rows)
     made[:, _PLAIN:] = np.log2(1 + made[:, _PLAIN:])
     found: _Observation = np.minimum(made, _HIGHEST).astype(np.float32)

@@ -185,7 +185,7 @@ class _Jit:
         return self._known[name]
 
     def back_slow(self, function: int) -> int:
-        """What a jump back goes to where its countdown is at zero."""
+        """The address that a jump back calls when its countdown is at zero."""
         return self._stubs + STUB * function + STUB // 2
 
     def _load_data(self, program: dict[str, Any]) -> None:
@@ -422,7 +422,7 @@ class _Run:
         self._costs.append((function, tier, took))
 
     def _end(self) -> None:
-        """What the program's ``exit`` does; returns where a handler is to be called first."""
+        """Do what ``exit`` does; return where a handler is to be called first."""
         if self._at_exit and not self._wrong:
             self._set("HANDLER", self._at_exit.pop())
             return

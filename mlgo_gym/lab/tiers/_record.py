@@ -38,7 +38,7 @@ _OTHER_CALLS: Final = (
 
 
 def _way() -> Way:
-    """How Python, with this package, runs where programs run."""
+    """The way to run Python, with this package, in the sandbox of programs."""
     folders = {Path(each).resolve() for each in (*sys.path, sys.prefix, sys.base_prefix) if each}
     folders |= {Path(__file__).resolve().parents[3], *map(Path, _SYSTEM)}
     executable = [Path(sys.executable).resolve()]
@@ -54,7 +54,7 @@ def _way() -> Way:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What a run under the JIT did.
+    """The times of a run under the JIT.
 
     Attributes:
         seconds: of the processor, in the program's code.
@@ -172,7 +172,7 @@ class JitProgram(AbstractContextManager["JitProgram"]):
         compare_output(replace(self.workload, stdout_sha256=expected), run)
 
     def _ask(self, *lines: Mapping[str, Any], runs: bool = True) -> dict[str, Any]:
-        """What the host answers; where the program runs, it must do what its workload says."""
+        """Ask the host; where the program runs, check that it does what its workload says."""
         workload = self.workload if runs else replace(self.workload, exit_status=0)
         job = self._folder / "job"
         job.write_text("".join(f"{json.dumps(each)}\n" for each in lines), encoding="utf-8")

@@ -151,7 +151,7 @@ _DAMAGED: Final = (
     *(ValueError, KeyError, TypeError, EOFError, OSError, OverflowError, zipfile.BadZipFile),
     *(zlib.error, NotImplementedError, RuntimeError),
 )
-"""What NumPy and `zipfile` raise of files that are not whole."""
+"""Errors that NumPy and `zipfile` raise for damaged files."""
 _TEXTS: Final = ("program", "stdout_sha256", "llvm", "program_sha256")
 _SECONDS: Final = ("seconds_per_instruction", "library_s")
 _ARRAYS: Final = ("sizes", "events", "counts", "spent", "compile_s")

@@ -115,7 +115,7 @@ class Replay:
         return self.costs[self.function][tier]
 
     def is_allowed(self, tier: int) -> bool:
-        """Whether the function can be compiled at a tier now: it only goes up; 0 is to go on."""
+        """Tell whether the function can be compiled at a tier now: tiers only go up, 0 goes on."""
         return tier == 0 or tier > max(self.tier[self.function], self.wanted[self.function])
 
     def decide(self, tier: int) -> None:

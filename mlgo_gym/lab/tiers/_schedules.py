@@ -1,4 +1,4 @@
-"""Who decides when to compile: named policies, and what is best in hindsight.
+"""Named policies that decide when to compile, and the best decisions in hindsight.
 
 A policy is a function of a `Replay` that returns what `Replay.decide` takes.
 """

@@ -1,4 +1,4 @@
-"""What a program's calls go through: stubs, their data, and the way to the process's other thread.
+"""Stubs that a program's calls go through, their data, and the way to the other thread.
 
 A stub counts its function's calls down to the next power of two and jumps through the function's
 cell, where its present code stands. Where instructions are counted, what has been executed since
@@ -38,13 +38,13 @@ ASKED, ANSWERED = 256, 320
 ROWS, ROW = 512, 64
 """Where the functions' own data stand, and the bytes of each."""
 COUNTDOWN, CELL, BACK, SLOW, SPENT = 0, 8, 16, 24, 32
-"""What stands where in a function's own data."""
+"""Offsets in a function's own data."""
 STUB: Final = 128
 """The bytes of a function's stub, of which the first half is its entry."""
 CALL, BACK_EDGE, AT_BOUNDARY, AT_EXIT, ENDED = range(5)
-"""What the program's thread asks about."""
+"""Kinds of questions that the program's thread asks."""
 ENTRIES: Final = ("tiers.start", "tiers.exit", "tiers.atexit")
-"""What stands behind the stubs, `STUB` bytes each."""
+"""Names of the code behind the stubs, `STUB` bytes each."""
 
 _SAVED: Final = ("rax", "rdi", "rsi", "rdx", "rcx", "r8", "r9", "r10")
 _VECTORS: Final = 8

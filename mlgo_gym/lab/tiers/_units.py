@@ -213,7 +213,7 @@ def _own_variables(module: ModuleText) -> Iterator[tuple[str, str]]:
 
 
 def _seen_by_units(name: str, line: str) -> str:
-    """What a unit has of a variable: of constants the bytes, but never a copy of its own.
+    """Declare a variable for a unit; it sees the bytes of constants, and has no copy of its own.
 
     Each compilation of a function would have another copy, and a program may keep the address of
     one and look for it later.

@@ -71,7 +71,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 
 def _compared(checked: Sequence[CheckedSchedule]) -> str:
-    """How far times are off, and whether pairs that differ by more than 5 % are in order."""
+    """Say how far times are off, and which pairs more than 5 % apart are in order."""
     off = median(abs(each.seconds / each.measured - 1) for each in checked)
     pairs = [
         (a, b) if a.measured > b.measured else (b, a)
