@@ -222,8 +222,8 @@ def record_program(
         OptionsError: this machine's code is not that of x86-64.
 
     >>> from mlgo_gym.corpus import SAMPLE_CORPUS
-    >>> record_program(Corpus.load(SAMPLE_CORPUS), "json").functions[0]
-    'main'
+    >>> record_program(Corpus.load(SAMPLE_CORPUS), "json").name
+    'sample/json'
     """
     check_machine()
     progress("splitting it into functions")
