@@ -18,7 +18,6 @@ _MAX_BYTES = 1 << 30
 
 
 ALL: Final = "all"
-"""The target that stands for all modules, where a build does not say what it links."""
 """The target of all modules, where a build does not say what it links."""
 
 

@@ -33,3 +33,4 @@ from ._addresses import ExecutedFunction as ExecutedFunction
 from ._addresses import executed_code as executed_code
 from ._running import Way as Way
 from ._running import compare_output as compare_output
+from ._running import wrong as wrong

@@ -8,7 +8,6 @@ order of the IR, goes through a countdown of its function.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 _LABEL: Final = re.compile(r"^(\.LBB\d+_\d+):")
@@ -16,36 +15,29 @@ _BLOCK: Final = re.compile(r"^(?:\.LBB\d+_\d+:|# %bb\.\d+:)")
 _JUMP: Final = re.compile(r"^\t(j\w+)\t(\.LBB\d+_\d+)\b")
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Addresses below 2 GiB that the counting code uses.
+def counting(text: str, code: str, total: int, saved: int) -> str:
+    """The assembly of a unit, which counts what it executes.
 
-    Attributes:
-        total: of the instructions executed.
-        saved: where a register is kept for a moment.
+    Args:
+        text: of a unit.
+        code: the name of its code.
+        total: the address below 2 GiB of the count.
+        saved: one where a register is kept for a moment.
     """
-
-    total: int
-    saved: int
-
-
-def counting(text: str, code: str, places: Places) -> str:
-    """The assembly of a unit, which counts what it executes."""
     head, body, tail = _function(text, code)
     out: list[str] = []
     block: list[str] = []
-    starts: list[str] = []
 
     def flush() -> None:
         count = sum(map(_is_instruction, block))
         if count:
             out.extend(
                 (
-                    f"\tmovq\t%rax, {places.saved}",
-                    f"\tmovq\t{places.total}, %rax",
+                    f"\tmovq\t%rax, {saved}",
+                    f"\tmovq\t{total}, %rax",
                     f"\tleaq\t{count}(%rax), %rax",
-                    f"\tmovq\t%rax, {places.total}",
-                    f"\tmovq\t{places.saved}, %rax",
+                    f"\tmovq\t%rax, {total}",
+                    f"\tmovq\t{saved}, %rax",
                 )
             )
         out.extend(block)
@@ -54,7 +46,6 @@ def counting(text: str, code: str, places: Places) -> str:
     for line in body:
         if _BLOCK.match(line):
             flush()
-            starts.append(line)
             out.append(line)
         else:
             block.append(line)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from mlgo_gym.corpus import Corpus
 from mlgo_gym.lab.tiers._record import JitProgram, check_machine, marks_of
 from mlgo_gym.lab.tiers._recording import Recording
 from mlgo_gym.lab.tiers._replay import Replay
-from mlgo_gym.lab.tiers._schedules import TierPolicy, schedule_named
+from mlgo_gym.lab.tiers._schedules import TierPolicy, schedule_named, sometimes
 
 RANDOM_SHARE: Final = 0.1
 
@@ -45,7 +45,6 @@ def check_recording(
     schedules: int = 10,
     timings: int = 3,
     seed: int = 0,
-    progress: Callable[[str], None] = lambda _: None,
 ) -> Iterator[CheckedSchedule]:
     """Run schedules of decisions under a JIT, and compare each with its replay.
 
@@ -59,7 +58,6 @@ def check_recording(
         schedules: how many random schedules are counted besides.
         timings: how often each is timed; 0 does not time.
         seed: of the random schedules.
-        progress: called with what is done next.
 
     Raises:
         WorkloadError: the recording is of another program, or the program does something else.
@@ -82,9 +80,8 @@ def check_recording(
         marks = marks_of([[called[f], *rest] for f, *rest in recording.events.tolist()])
         numbers = random.Random(seed)  # noqa: S311 - not for secrets
         chosen: list[tuple[str, TierPolicy]] = [(name, schedule_named(name)) for name in policies]
-        chosen += [(f"random {i}", _random(numbers)) for i in range(schedules)]
+        chosen += [(f"random {i}", sometimes(numbers, RANDOM_SHARE, 1)) for i in range(schedules)]
         for name, policy in chosen:
-            progress(name)
             replay, plan = _planned(recording, policy, called)
             counted = program.counts(marks, plan=plan)["total"]
             runs = [program.timed(plan=plan) for _ in range(timings)]
@@ -104,11 +101,3 @@ def _planned(
             plan.append([[called[replay.function], replay.kind, replay.power], tier])
         replay.decide(tier)
     return replay, plan
-
-
-def _random(numbers: random.Random) -> TierPolicy:
-    def decide(replay: Replay) -> int:
-        tier = numbers.randrange(1, 4) if numbers.random() < RANDOM_SHARE else 0
-        return tier if replay.is_allowed(tier) else 0
-
-    return decide

@@ -17,10 +17,6 @@ from mlgo_gym.lab.tiers._recording import TIERS, Recording
 from mlgo_gym.lab.tiers._replay import Replay
 from mlgo_gym.lab.tiers._schedules import TierPolicy, oracle_s, played, schedule_named
 
-_PLAIN: Final = 4
-_HIGHEST: Final = 64
-_NOTHING: Final = (0.0,) * 14
-
 SAMPLE_RECORDING: Final = Path(__file__).with_name("sample") / "json.npz"
 """A recording of the sample corpus's program, which ships."""
 
@@ -48,6 +44,9 @@ function (``spent``, ``since_last``, ``cost_...``) and of the whole program (``n
 been ``compiled``), as log2(1 + microseconds).
 """
 
+_PLAIN: Final = FEATURES.index("calls")
+_HIGHEST: Final = 64
+_NOTHING: Final = (0.0,) * len(FEATURES)
 _Observation = NDArray[np.float32]
 
 
@@ -89,7 +88,9 @@ class TierUpEnv(gymnasium.Env[_Observation, np.int64]):
         threads: int = 0,
         baseline: str = "ski-rental",
     ) -> None:
-        self.recordings: Final = _loaded(SAMPLE_RECORDING if recordings is None else recordings)
+        self.recordings: Final = load_recordings(
+            SAMPLE_RECORDING if recordings is None else recordings
+        )
         self._policy: TierPolicy = schedule_named(baseline)
         self._threads = threads
         self._replays = {name: Replay(each, threads) for name, each in self.recordings.items()}
@@ -253,7 +254,7 @@ def seen(rows: Sequence[tuple[float, ...]]) -> _Observation:
     return found
 
 
-def _loaded(given: Any) -> Mapping[str, Recording]:
+def load_recordings(given: Any) -> Mapping[str, Recording]:
     """Recordings by name, of what an environment is given."""
     items = [given] if isinstance(given, Recording | Path | str) else list(given)
     found: dict[str, Recording] = {}

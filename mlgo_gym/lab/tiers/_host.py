@@ -16,14 +16,14 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import llvmlite.binding as llvm
 import numpy as np
 
-from mlgo_gym.lab.tiers._assembly import Places, counting, counting_back
+from mlgo_gym.lab.tiers._assembly import counting, counting_back
 from mlgo_gym.lab.tiers._stubs import (
     ANSWERED,
     ASKED,
@@ -87,15 +87,13 @@ def _prepared(bitcode: list[str]) -> dict[str, Any]:
     first = modules[0]
     for each in modules[1:]:
         first.link_in(each)
-    for function in first.functions:
-        if function.name == "main":
-            break
-    else:
+    if all(function.name != "main" for function in first.functions):
         return {"problem": "expected a function 'main', found none"}
     try:
         text = with_small_inlined(str(first))
         inlined = llvm.parse_assembly(text, context=llvm.create_context())
-        with _machine(0) as machine, _builder(machine, 0) as builder:
+        machine = _machine(0)  # which the builder looks at
+        with _builder(machine, 0) as builder:
             passes = llvm.create_new_module_pass_manager()
             passes.add_always_inliner_pass()
             passes.run(inlined, builder)
@@ -125,20 +123,16 @@ def _bitcode(text: str) -> str:
     return base64.b64encode(module.as_bitcode()).decode()
 
 
-@contextmanager
-def _machine(tier: int) -> Iterator[Any]:
+def _machine(tier: int) -> Any:
     target = llvm.Target.from_triple(llvm.get_default_triple())
-    yield target.create_target_machine(cpu="x86-64", opt=tier, reloc="pic", codemodel="small")
+    return target.create_target_machine(cpu="x86-64", opt=tier, reloc="pic", codemodel="small")
 
 
 @contextmanager
 def _builder(machine: Any, tier: int) -> Iterator[Any]:
     options = llvm.create_pipeline_tuning_options(speed_level=tier)
-    builder = llvm.create_pass_builder(machine, options)
-    try:
+    with closing(llvm.create_pass_builder(machine, options)) as builder:
         yield builder
-    finally:
-        builder.close()
 
 
 class _Jit:
@@ -163,8 +157,7 @@ class _Jit:
                 continue
         self._libc = libc
         self.base: Final = self.memory(ROWS + ROW * len(self.functions))
-        with _machine(0) as machine:
-            self._jit = llvm.create_lljit_compiler(machine)
+        self._jit = llvm.create_lljit_compiler(_machine(0))
         names = [each["name"] for each in self.functions]
         main = names.index("main")
         text = stubs(len(names), main, self.base, counting=counting, events=events)
@@ -189,8 +182,7 @@ class _Jit:
         return self._stubs + STUB * function + STUB // 2
 
     def _load_data(self, program: dict[str, Any]) -> None:
-        with _machine(0) as machine:
-            made = machine.emit_object(_parsed(program["data"]))
+        made = _machine(0).emit_object(_parsed(program["data"]))
         self._known |= self._linked("data", made, program["data_refers"], program["variables"])
 
     def code(self, function: int, tier: int) -> int:
@@ -214,28 +206,25 @@ class _Jit:
         if self.is_counting or not back:
             return self._emitted(function, tier, back=back)
         # Its loops are counted by way of assembly, which a JIT that inserts counters early lacks.
-        self._emitted(function, tier, uncounted=True)
+        self._emitted(function, tier, back=False)
         start = time.thread_time()
         made = self._emitted(function, tier, back=True)
         self.besides_s += time.thread_time() - start
         return made
 
-    def _emitted(
-        self, function: int, tier: int, *, uncounted: bool = False, back: bool = False
-    ) -> bytes:
+    def _emitted(self, function: int, tier: int, *, back: bool) -> bytes:
         unit = self.functions[function]
         module = _parsed(unit["bitcode"])
-        with _machine(tier) as machine, _builder(machine, tier) as builder:
+        machine = _machine(tier)
+        with _builder(machine, tier) as builder:
             builder.getModulePassManager().run(module, builder)
-            if uncounted or not (self.is_counting or back):
-                return bytes(machine.emit_object(module))
-            machine.set_asm_verbosity(True)
-            text = machine.emit_assembly(module)
+        if not (self.is_counting or back):
+            return bytes(machine.emit_object(module))
+        machine.set_asm_verbosity(True)
+        text = machine.emit_assembly(module)
         code = unit["name"] + CODE
         if self.is_counting:
-            text = counting(
-                text, code, Places(self.base + PLACES["TOTAL"], self.base + PLACES["SAVED"])
-            )
+            text = counting(text, code, self.base + PLACES["TOTAL"], self.base + PLACES["SAVED"])
         if back:
             countdown = self.base + ROWS + ROW * function + BACK
             text = counting_back(text, code, countdown, countdown - BACK + SLOW)
@@ -280,8 +269,7 @@ def _assembled(text: str) -> bytes:
     )
     triple = f'target triple = "{llvm.get_default_triple()}"\n'
     module = llvm.parse_assembly(triple + quoted + "\n", context=llvm.create_context())
-    with _machine(0) as machine:
-        return bytes(machine.emit_object(module))
+    return bytes(_machine(0).emit_object(module))
 
 
 class _Run:
@@ -378,6 +366,10 @@ class _Run:
             # A call is counted behind its event.
             self._events.append((function, kind, power, self._get("CALLS") + (not kind)))
             self._spend(len(self._events) - 1)
+        self._decide(function, kind, power)
+
+    def _decide(self, function: int, kind: int, power: int) -> None:
+        """Compile what the plan says; a function's first code in any case."""
         tier = self._plan.get((function, kind, power))
         if tier is None and not kind and not power:
             tier = self._tier
@@ -386,16 +378,13 @@ class _Run:
 
     def _spend(self, interval: int) -> None:
         """Note what each function has executed since the event before."""
-        if not self._marks:
-            active = ctypes.c_int64.from_address(self._get("ACTIVE"))
-            owner = ctypes.c_int64.from_address(self._get("OWNER"))
-            owed = self._get("TOTAL") - self._get("LAST")
-            active.value += owed
-            owner.value += owed
-            self._set("LAST", self._get("TOTAL"))
-            spent = self._rows[:, SPENT // 8]
-            self._spent += ((interval, int(i), int(spent[i])) for i in np.flatnonzero(spent))
-            self._rows[:, SPENT // 8] = 0
+        owed = self._get("TOTAL") - self._get("LAST")
+        for name in ("ACTIVE", "OWNER"):
+            ctypes.c_int64.from_address(self._get(name)).value += owed
+        self._set("LAST", self._get("TOTAL"))
+        spent = self._rows[:, SPENT // 8]
+        self._spent += ((interval, int(i), int(spent[i])) for i in np.flatnonzero(spent))
+        spent[:] = 0
 
     def _on_boundary(self, function: int) -> None:
         """A call begins at which an interval does."""
@@ -405,11 +394,7 @@ class _Run:
             if not kind and own != function:
                 self._wrong = f"call {call} is of another function than at O0"
                 self._end()
-            tier = self._plan.get((own, kind, power))
-            if tier is None and not kind and not power:
-                tier = self._tier
-            if tier is not None:
-                self._switch(own, tier)
+            self._decide(own, kind, power)
             self._next += 1
         self._set("TABLE", self._memory + self._size * self._next)
         is_last = self._next == len(self._marks)
@@ -441,8 +426,6 @@ class _Run:
         os._exit(self._status if self._wrong else self._get("STATUS") & 0xFF)
 
     def _counts(self) -> dict[str, Any]:
-        owner = ctypes.c_int64.from_address(self._get("OWNER"))
-        owner.value += self._get("TOTAL") - self._get("LAST")
         rows: list[list[int]] = []
         for interval in range(len(self._marks) + 1):
             place = self._memory + self._size * interval

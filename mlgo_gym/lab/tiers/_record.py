@@ -12,21 +12,21 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 
 from corpus_tools.errors import CorpusToolsError
 from corpus_tools.scratch import scratch_folder
 from corpus_tools.workloads import compile_workload
-from mlgo_gym.base import OptionsError, WorkloadError
+from mlgo_gym.base import OptionsError
 from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus
-from mlgo_gym.lab.programs import ProgramRun, Programs, Way, compare_output, run_program
+from mlgo_gym.lab.programs import ProgramRun, Programs, Way, compare_output, run_program, wrong
 from mlgo_gym.lab.tiers._recording import TIERS, Recording
 from mlgo_gym.llvm import embedded_version
 
 _HOST: Final = "mlgo_gym.lab.tiers._host"
-_LOADERS: Final = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")
+_LOADER: Final = Path("/lib64/ld-linux-x86-64.so.2")
 _SYSTEM: Final = ("/usr/lib", "/usr/lib64", "/lib", "/lib64", "/etc")
 _SLOWDOWN: Final = 30
 _MORE_BYTES: Final = 4 << 30
@@ -41,11 +41,9 @@ def _way() -> Way:
     """The way to run Python, with this package, in the sandbox of programs."""
     folders = {Path(each).resolve() for each in (*sys.path, sys.prefix, sys.base_prefix) if each}
     folders |= {Path(__file__).resolve().parents[3], *map(Path, _SYSTEM)}
-    executable = [Path(sys.executable).resolve()]
-    executable += [Path(each).resolve() for each in _LOADERS if Path(each).exists()]
     return Way(
         prefix=(sys.executable, "-I", "-m", _HOST, "{log}"),
-        executable=tuple(executable),
+        executable=(Path(sys.executable).resolve(), _LOADER.resolve()),
         readable=tuple(sorted(each for each in folders if each.is_dir())),
         slowdown=_SLOWDOWN,
         more_bytes=_MORE_BYTES,
@@ -108,9 +106,14 @@ class JitProgram(AbstractContextManager["JitProgram"]):
         self.close()
 
     @cached_property
+    def _line(self) -> str:
+        """The units as the host is told them, in each run alike."""
+        return json.dumps(self.units, sort_keys=True)
+
+    @property
     def sha256(self) -> str:
         """The hash of the units, in hexadecimal digits."""
-        return hashlib.sha256(json.dumps(self.units, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(self._line.encode()).hexdigest()
 
     def events(self) -> dict[str, Any]:
         """Run it at O0, and note each function's powers of two."""
@@ -144,25 +147,27 @@ class JitProgram(AbstractContextManager["JitProgram"]):
             WorkloadError: it had not.
         """
         if found != expected:
-            raise self._wrong(_OTHER_CALLS.format(f"one makes {expected}, another {found}"))
+            raise wrong(
+                self.workload, _OTHER_CALLS.format(f"one makes {expected}, another {found}")
+            )
 
     def _split(self, modules: Sequence[bytes]) -> dict[str, Any]:
         workload = self.workload
         try:
             sources = compile_workload(workload, self._folder, self._clang, workload.folder)
         except CorpusToolsError as error:
-            raise self._wrong(str(error)) from error
+            raise wrong(self.workload, str(error)) from error
         linked = [*modules, *(path.read_bytes() for path in sources)]
         words = [base64.b64encode(each).decode() for each in linked]
-        found = self._ask({"modules": words}, runs=False)
+        found = self._ask(json.dumps({"modules": words}), runs=False)
         if "problem" in found:
-            raise self._wrong(found["problem"])
+            raise wrong(self.workload, found["problem"])
         return found
 
     def _run(self, job: dict[str, Any], *, counting: bool, events: bool) -> dict[str, Any]:
         how = {"counting": counting, "events": events}
         job |= {"rounds": self._rounds, "exit_status": self.workload.exit_status}
-        return self._ask(how, self.units, job)
+        return self._ask(json.dumps(how), self._line, json.dumps(job))
 
     def _compare(self, run: ProgramRun) -> None:
         """See that it wrote what it must; further rounds what they wrote first, at O0."""
@@ -171,31 +176,26 @@ class JitProgram(AbstractContextManager["JitProgram"]):
             expected = self.stdout_sha256 = self.stdout_sha256 or run.stdout_sha256
         compare_output(replace(self.workload, stdout_sha256=expected), run)
 
-    def _ask(self, *lines: Mapping[str, Any], runs: bool = True) -> dict[str, Any]:
+    def _ask(self, *lines: str, runs: bool = True) -> dict[str, Any]:
         """Ask the host; where the program runs, check that it does what its workload says."""
         workload = self.workload if runs else replace(self.workload, exit_status=0)
         job = self._folder / "job"
-        job.write_text("".join(f"{json.dumps(each)}\n" for each in lines), encoding="utf-8")
+        job.write_text("".join(f"{each}\n" for each in lines), encoding="utf-8")
         run = run_program(workload, job, _way(), check_output=False)
         try:
             found = json.loads(run.log)
         except ValueError as error:
-            raise self._wrong(
-                "expected to end by 'exit' or at the end of 'main', found that it ended otherwise"
+            raise wrong(
+                self.workload,
+                "expected to end by 'exit' or at the end of 'main', found that it ended otherwise",
             ) from error
         if not isinstance(found, dict):
-            raise self._wrong(f"expected a record, found {type(found).__name__}")
+            raise wrong(self.workload, f"expected a record, found {type(found).__name__}")
         if found.get("wrong"):
-            raise self._wrong(_OTHER_CALLS.format(found["wrong"]))
+            raise wrong(self.workload, _OTHER_CALLS.format(found["wrong"]))
         if runs:
             self._compare(run)
         return found
-
-    def _wrong(self, problem: str) -> WorkloadError:
-        return WorkloadError(str(self.workload.error(problem)))
-
-    def __enter__(self) -> Self:
-        return self
 
 
 def record_program(

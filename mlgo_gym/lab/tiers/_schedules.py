@@ -53,8 +53,7 @@ def schedule_named(name: str, seed: int = 0) -> TierPolicy:
     if match := _AT.fullmatch(name):
         return _at(int(match[1]), int(match[2]))
     if name == "random":
-        numbers = random.Random(seed)  # noqa: S311 - not for secrets
-        return lambda replay: _any(replay, numbers)
+        return sometimes(random.Random(seed), 0.2, 0)  # noqa: S311 - not for secrets
     known = {"hotspot": _hotspot, "v8": _v8, "ski-rental": _ski_rental}
     if name not in known:
         raise OptionsError(f"policy: expected one of {_NAMES}, found {name!r}")
@@ -97,8 +96,14 @@ def _at(tier: int, count: int) -> TierPolicy:
     return decide
 
 
-def _any(replay: Replay, numbers: random.Random) -> int:
-    return _allowed(replay, numbers.randrange(len(TIERS))) if numbers.random() < 0.2 else 0
+def sometimes(numbers: random.Random, share: float, least: int) -> TierPolicy:
+    """Compile in a share of the decisions, at any tier from one on, where that is allowed."""
+
+    def decide(replay: Replay) -> int:
+        is_drawn = numbers.random() < share
+        return _allowed(replay, numbers.randrange(least, len(TIERS))) if is_drawn else 0
+
+    return decide
 
 
 def _hotspot(replay: Replay) -> int:
@@ -116,7 +121,7 @@ def _v8(replay: Replay) -> int:
     """A budget of bytes of code, used up by calls and jumps back; one instruction counts as one."""
     function = replay.function
     used = replay.calls[function] + replay.backs[function]
-    used *= int(replay.recording.sizes[function])
+    used *= replay.sizes[function]
     return next((_allowed(replay, tier) for tier, budget in _V8_BUDGETS if used >= budget), 0)
 
 

@@ -35,7 +35,8 @@ PLACES: Final = {name: 8 * number for number, name in enumerate(_NAMES)}
 """Where the data that all stubs share stand, by name; in bytes from its start."""
 ASKED, ANSWERED = 256, 320
 """Where the two semaphores stand."""
-ROWS, ROW = 512, 64
+_SHIFT: Final = 6
+ROWS, ROW = 512, 1 << _SHIFT
 """Where the functions' own data stand, and the bytes of each."""
 COUNTDOWN, CELL, BACK, SLOW, SPENT = 0, 8, 16, 24, 32
 """Offsets in a function's own data."""
@@ -93,7 +94,7 @@ def _stubs(count: int, main: int, base: int, counting: bool, events: bool) -> It
     yield "\ttestl\t%eax, %eax\n\tjne\t6b"
     yield "\taddq\t$8, %rsp\n\tretq"
     yield from _asking("tiers.call", CALL)
-    jump = f"shlq\t$6, %r11\n\tjmpq\t*{base + ROWS + CELL}(%r11)"
+    jump = f"shlq\t${_SHIFT}, %r11\n\tjmpq\t*{base + ROWS + CELL}(%r11)"
     yield "\tpopq\t%r11\n\t" + ("jmp\ttiers.enter" if counting else jump)
     yield from _asking_back()
     if counting:
@@ -143,7 +144,8 @@ def _counting(base: int, at: dict[str, int]) -> Iterator[str]:
     yield f"\taddq\t$32, %rcx\n\tmovq\t%rcx, {at['SHADOW']}"
     yield "\tleaq\ttiers.left(%rip), %rax\n\tmovq\t%rax, (%rsp)"
     yield f"\tmovq\t{at['TABLE']}, %rax\n\tleaq\t(%rax,%r11,8), %rax\n\tmovq\t%rax, {at['OWNER']}"
-    yield f"\tshlq\t$6, %r11\n\tleaq\t{row + SPENT}(%r11), %rax\n\tmovq\t%rax, {at['ACTIVE']}"
+    yield f"\tshlq\t${_SHIFT}, %r11\n\tleaq\t{row + SPENT}(%r11), %rax"
+    yield f"\tmovq\t%rax, {at['ACTIVE']}"
     yield f"{restored}\n\tjmpq\t*{row + CELL}(%r11)\n3:"
     yield from _asking("tiers.boundary", AT_BOUNDARY)
     yield f"\tpopq\t%r11\n\tjmp\t2b\ntiers.left:\n\tsubq\t$8, %rsp\n{owed}"

@@ -163,7 +163,9 @@ def split(text: str) -> Units:
         module,
         comdats=[],
         variables={name: _seen_by_units(name, each) for name, each in module.variables.items()},
-        functions={name: _plain(each) for name, each in own.items()},
+        functions={
+            name: replace(each, header=_exported(each.header)) for name, each in own.items()
+        },
         metadata={},
         epilogue=[line for line in module.epilogue if line.startswith("attributes ")],
     )
@@ -190,9 +192,9 @@ def _code(name: str) -> str:
     return f'{name[:-1]}{CODE}"' if name.endswith('"') else f"{name}{CODE}"
 
 
-def _plain(function: Function) -> Function:
-    header = _COMDAT.sub("", _LINKAGE.sub(r"\1 ", function.header))
-    return replace(function, header=header)
+def _exported(line: str) -> str:
+    """The line of a definition that is visible everywhere, and alone of its name."""
+    return _COMDAT.sub("", _LINKAGE.sub(r"\1 ", line))
 
 
 def _renamed(function: Function) -> Function:
@@ -202,14 +204,14 @@ def _renamed(function: Function) -> Function:
 
 def _without_metadata(text: str) -> str:
     """Metadata says what a compiler may assume; what is left here has none that is needed."""
-    return re.sub(r"(?:,)? !(?:\w|\.)+ !\d+", "", text)
+    return re.sub(r",? !(?:\w|\.)+ !\d+", "", text)
 
 
 def _own_variables(module: ModuleText) -> Iterator[tuple[str, str]]:
     for name, line in module.variables.items():
         is_declared = linkage_of(line) in {"extern_weak", "appending"} or " = external " in line
         if not (is_declared or name.startswith("llvm.") or _BLOCK_OF.search(line)):
-            yield name, _COMDAT.sub("", _LINKAGE.sub(r"\1 ", line))
+            yield name, _exported(line)
 
 
 def _seen_by_units(name: str, line: str) -> str:
@@ -222,6 +224,5 @@ def _seen_by_units(name: str, line: str) -> str:
         return line
     definition = line.partition(" = ")[2]
     if " constant " in definition and linkage_of(line) in _SEEN and not any(references(definition)):
-        plain = _COMDAT.sub("", _LINKAGE.sub(r"\1 ", line))
-        return plain.replace(" = ", " = available_externally ", 1)
+        return _exported(line).replace(" = ", " = available_externally ", 1)
     return re.sub(r"\b(?:dso_local|hidden|protected) ", "", variable_declaration(name, line))

@@ -75,17 +75,19 @@ class TierUpVectorEnv(VectorEnv[_Observations, _Answers, NDArray[Any]]):
         Raises:
             OptionsError: no recording has the name in ``options``.
         """
-        seeds = seed if isinstance(seed, list) else [seed] * self.num_envs
+        seeds: list[int | None]
+        if isinstance(seed, list):
+            seeds = seed
+        else:
+            seeds = [None if seed is None else seed + row for row in range(self.num_envs)]
         infos: dict[str, Any] = {}
-        rows = []
+        observations = []
         for row, (env, own) in enumerate(zip(self._envs, seeds, strict=True)):
-            by_row = isinstance(own, int) and not isinstance(seed, list)
-            env.reset(seed=own + row if by_row and own is not None else own, options=options)
-            env.replay.reset()
-            rows.append(observed(env.replay))
-            infos = self._add_info(infos, env.info(), row)
+            observation, info = env.reset(seed=own, options=options)
+            observations.append(observation)
+            infos = self._add_info(infos, info, row)
         self._over[:] = False
-        return seen(rows), infos
+        return np.stack(observations), infos
 
     def step(
         self, actions: Any

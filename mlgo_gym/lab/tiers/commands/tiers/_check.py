@@ -46,16 +46,17 @@ def run(options: argparse.Namespace, output: Output) -> int:
     heads = ("decisions", "replayed", "counted", "ms", "measured", "")
     table = narrow_table(heads, right=heads[1:5])
     checked = []
+    policies = options.policy or ["O0", "O2", "ski-rental"]
     found = check_recording(
         corpus,
         options.workload,
         recording,
-        options.policy or ["O0", "O2", "ski-rental"],
+        policies,
         schedules=options.schedules,
         timings=options.repeats,
         seed=options.seed,
     )
-    total = (len(options.policy) or 3) + options.schedules
+    total = len(policies) + options.schedules
     for each in output.track(found, "running", total):
         checked.append(each)
         measured = f"{each.measured * 1e3:,.1f}" if options.repeats else "-"
