@@ -135,7 +135,8 @@ def oracle_s(recording: Recording, *, waits: bool = True) -> float:
     """The least seconds that any decisions give, for a program that waits for compilations.
 
     Functions do not depend on each other there: what each costs between two of its own events is
-    a matter of its tier, and dynamic programming over its events finds the least.
+    a matter of its tier, and dynamic programming over its events finds the least. It adds in
+    another order than `Replay` does: the two can differ by a rounding of the last digit.
 
     Args:
         recording: the program.

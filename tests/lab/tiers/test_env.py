@@ -51,7 +51,7 @@ def test_rewards_sum_to_what_was_saved(name: str) -> None:
     assert total == pytest.approx(1 - took / base)
     assert info["seconds"] == pytest.approx(took)
     assert info["baseline_seconds"] == pytest.approx(base)
-    assert info["oracle_seconds"] <= took
+    assert info["oracle_seconds"] <= took * (1 + 1e-12)  # sums are rounded
 
 
 @pytest.mark.parametrize("threads", [0, 2])

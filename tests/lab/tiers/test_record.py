@@ -245,7 +245,8 @@ def test_the_commands(tmp_path: Path) -> None:
     names = ("--policy", "O0", "--policy", "ski-rental")
     done = run("tiers", "play", "json.npz", *names, "--json", cwd=tmp_path)
     (record,) = json.loads(done.stdout)
-    assert record["best_seconds"] <= min(record["seconds"].values())
+    rounding = 1 + 1e-12
+    assert record["best_seconds"] <= min(record["seconds"].values()) * rounding
     few = ("--policy", "O2", "--schedules", "1", "--repeats", "1")
     done = run("tiers", "check", "json.npz", "--workload", "json", *few, cwd=tmp_path)
     assert "largest difference: 0 instructions" in done.stdout
