@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -266,6 +266,39 @@ def link_program(clang: Clang, objects: Sequence[Path], output: Path, flags: Seq
         *(str(each.absolute()) for each in objects),
     ]
     _run(clang, [*arguments, *flags], source=output.name, root=output.parent, deadline_s=DEADLINE_S)
+
+
+def link_image(
+    clang: Clang,
+    made: Path,
+    output: Path,
+    *,
+    entry: str,
+    address: int,
+    symbols: Mapping[str, int],
+) -> None:
+    """Link an object that is loaded into a program that runs: its code begins at an address.
+
+    Args:
+        clang: its driver, which calls the linker.
+        made: the object.
+        output: the ELF file to write; its entry point is the address of ``entry``.
+        entry: a function of the object.
+        address: where its code begins.
+        symbols: the addresses of what it needs of the program.
+
+    Raises:
+        CompileError: it cannot be linked.
+    """
+    script = output.with_suffix(".ld")
+    lines = (f'"{name}" = {place:#x};\n' for name, place in symbols.items())
+    script.write_text("".join(lines), encoding="utf-8", errors="surrogateescape")
+    own = ("-N", f"-Ttext={address:#x}", f"--entry={entry}", "--build-id=none", "-znorelro")
+    arguments = [
+        *(_PROCESS_FLAGS[0], "-static", "-nostdlib", *(f"-Wl,{each}" for each in own)),
+        *("-o", str(output.absolute()), str(made.absolute()), str(script.absolute())),
+    ]
+    _run(clang, arguments, source=output.name, root=output.parent, deadline_s=DEADLINE_S)
 
 
 def _run(

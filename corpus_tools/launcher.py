@@ -1,11 +1,11 @@
 """Becomes a program that is held to limits, and confined: run as a script, without any package.
 
-    python -I -S launcher.py RULES CALLS MEMORY FILES SECONDS NOTE PROGRAM ARGUMENT...
+    python -I -S launcher.py RULES CALLS MEMORY FILES SECONDS NOTE GATE PROGRAM ARGUMENT...
 
 ``RULES`` is the descriptor of Landlock's rules, or -1; ``CALLS`` seccomp's program in hexadecimal
 digits (`corpus_tools.sandbox.confinement`). Memory and files are in bytes, time is of the CPU. What
 this has taken of the CPU itself goes to the descriptor ``NOTE``, in seconds, so that it can be
-taken off.
+taken off. ``GATE`` is the descriptor of a pipe, or -1: it waits until nobody can write there.
 """
 
 import ctypes
@@ -17,6 +17,7 @@ import struct
 import sys
 
 _PR_SET_NO_NEW_PRIVS = 38
+_PR_SET_SECUREBITS, _NOROOT = 28, 1 << 0 | 1 << 1
 _SAME_ADDRESSES = 0x0040000  # ADDR_NO_RANDOMIZE: what looks at addresses does the same each time
 _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 445, 446
 _READ = 1 << 2 | 1 << 3  # files and folders
@@ -25,7 +26,7 @@ _SECCOMP = {"x86_64": 317, "aarch64": 277}
 
 def main() -> None:
     """Hold this process to all that the arguments say, and become the program."""
-    rules, calls, memory, files, seconds, note, program, *arguments = sys.argv[1:]
+    rules, calls, memory, files, seconds, note, gate, program, *arguments = sys.argv[1:]
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -40,6 +41,8 @@ def main() -> None:
         libc.syscall(ctypes.c_long(_LANDLOCK_RESTRICT_SELF), ctypes.c_long(int(rules)), 0)
         os.close(int(rules))
     if sys.platform == "linux":
+        # Root gains nothing by becoming a program: where it would, addresses are random again.
+        libc.prctl(_PR_SET_SECUREBITS, _NOROOT, 0, 0, 0)
         libc.capset(struct.pack("=Ii", 0x20080522, 0), bytes(24))
     for limit, value in (
         (resource.RLIMIT_AS, memory),
@@ -62,6 +65,9 @@ def main() -> None:
         libc.syscall(number, ctypes.c_long(1), ctypes.c_long(4), described_at)
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python
         signal.signal(ignored, signal.SIG_DFL)
+    if int(gate) >= 0:
+        os.read(int(gate), 1)
+        os.close(int(gate))
     os.execv(program, [program, *arguments])  # noqa: S606 (it is what is asked for)
 
 

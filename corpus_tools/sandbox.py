@@ -179,6 +179,7 @@ def confinement(
     executable: Iterable[Path] = (),
     owned: Iterable[Path] = (),
     fatal: Collection[str] = ("processes", "network"),
+    copies: bool = False,
 ) -> tuple[int, bytes]:
     """What `corpus_tools.launcher` holds itself to before it becomes a program.
 
@@ -187,6 +188,7 @@ def confinement(
         executable: what may be executed and read.
         owned: folders in which files are read, written, made and removed.
         fatal: names of `_FATAL`: what does so ends by SIGSYS; the rest is refused.
+        copies: who traces it can have it make copies of itself.
 
     Returns:
         The descriptor of Landlock's rules, -1 where the kernel has none, which the caller closes;
@@ -203,7 +205,8 @@ def confinement(
     if sys.platform != "linux":
         return -1, b""
     column, architecture, _ = _ARCHITECTURES.get(platform.machine(), (-1, 0, 0))
-    calls = b"" if column < 0 else b"".join(_program_filter(column, architecture, fatal))
+    filtered = _program_filter(column, architecture, fatal, copies=copies)
+    calls = b"" if column < 0 else b"".join(filtered)
     return _ruleset(rights, _landlock_abi()), calls
 
 
@@ -287,7 +290,9 @@ def _program(column: int, architecture: int) -> Iterator[bytes]:
     yield from _ending()
 
 
-def _program_filter(column: int, architecture: int, fatal: Collection[str]) -> Iterator[bytes]:
+def _program_filter(
+    column: int, architecture: int, fatal: Collection[str], *, copies: bool
+) -> Iterator[bytes]:
     """The filter of a program that is not written for it."""
     yield from _beginning(architecture)
     yield from _answered(column, (*_CALLS.values(), *_PROGRAM_CALLS.values()), _ALLOW)
@@ -295,6 +300,8 @@ def _program_filter(column: int, architecture: int, fatal: Collection[str]) -> I
     # Its flags are in memory, where nobody can look at them: C libraries fall back to clone.
     yield from _answered(column, [_CLONE3], _REFUSE | errno.ENOSYS)
     other = _END if "processes" in fatal else _REFUSE | errno.EPERM
+    if copies:
+        yield from _allowed(column, *_CHECKED_CALLS[0])
     yield from _checked(column, _CLONE, (_ANY_BIT, _CLONE_THREAD), _ALLOW, other)
     # C libraries ask this machine's own services, if there are any.
     other = _END if "network" in fatal else _REFUSE | errno.EPERM
@@ -316,6 +323,15 @@ def _answered(column: int, calls: Iterable[tuple[int, int]], answer: int) -> Ite
         if numbers[column] != _ANY:
             yield _instruction(_EQUAL, numbers[column], 0, 1)
             yield _instruction(_RETURN, answer)
+
+
+def _allowed(column: int, numbers: tuple[int, int], argument: int) -> Iterator[bytes]:
+    """Allow a call where the first argument is exactly this; go on where it is not."""
+    yield _instruction(_EQUAL, numbers[column], 0, 4)
+    yield _instruction(_LOAD, 16 if sys.byteorder == "little" else 20)
+    yield _instruction(_EQUAL, argument, 0, 1)
+    yield _instruction(_RETURN, _ALLOW)
+    yield _instruction(_LOAD, 0)
 
 
 def _checked(

@@ -81,6 +81,14 @@ TINY = {
         ),
         (CLANG, ("llvm-size-22", "llvm-22")),
     ),
+    "boxes": Tiny(
+        ("benchmarks.boxes --functions 2", "benchmarks.boxes --clean"),
+        (
+            "json: # functions, # executed, # boxed (#%); # of # candidates have equal effects",
+            "a trial: # ms, of a box of # MiB; after # trials its memory is equal",
+            "call #: # ns in a loop, # ns in a box, #%",
+        ),
+    ),
     "cluster": Tiny(
         ("benchmarks.cluster --rounds 1 --results 40 --corpus build/corpora/lupa-Oz",),
         (

@@ -24,6 +24,7 @@ from mlgo_gym.cli import options as _options
 from mlgo_gym.corpus import _corpus
 from mlgo_gym.curation import _building
 from mlgo_gym.datasets import _dataset, _episodes, _parts
+from mlgo_gym.lab.boxes import _area, _box, _described
 from mlgo_gym.lab.cluster import _cluster, _executor, _nodes
 from mlgo_gym.lab.cluster import _worker as scale_worker
 from mlgo_gym.lab.insight import _timeline
@@ -73,6 +74,8 @@ BYTES = {
     "a profile of programs": _file.LARGEST_BYTES,
     "a recording of tiers": _recording._LARGEST_BYTES,
     "its arrays": _recording._LARGEST_ARRAYS,
+    "what says which calls are boxed": _described._LARGEST_BYTES,
+    "a program that is saved with boxes": _described._LARGEST_PROGRAM,
     "what LLVM's tools make of a profile, or of a module with one": profdata.LARGEST_OUTPUT_BYTES,
     "their memory": profdata.MEMORY_BYTES,
     "a tensor, by its spec (less than that)": tensor_spec._MAX_BYTES,
@@ -130,6 +133,8 @@ BYTES = {
 NUMBERS = {
     "functions of a program whose tiers are recorded": _recording._MOST_FUNCTIONS,
     "its events": _host._MOST_EVENTS,
+    "functions of a program that is boxed": _area.MOST_FUNCTIONS,
+    "instructions of a boxed call that are counted": _box.MOST_STEPS,
     "decisions that `--timeline` draws": _timeline.MOST_DECISIONS,
     "files and folders of an archive of sources": archive.MAX_MEMBERS,
     "levels of its folders": archive.MAX_LEVELS,

@@ -388,6 +388,15 @@ NEEDS_NO_CARE = {
     ("lab/programs/_running.py", "open"),
     # Jobs of a process in the sandbox, in a folder of its own.
     ("lab/tiers/_host.py", "open"),
+    ("lab/boxes/_described.py", "read_bytes"),
+    ("lab/boxes/_described.py", "write_bytes"),
+    ("lab/boxes/_described.py", "write_text"),
+    ("lab/boxes/_image.py", "read_bytes"),
+    ("lab/boxes/_image.py", "write_bytes"),
+    # A program that was linked here, or whose hash is known.
+    ("lab/boxes/_program.py", "read_bytes"),
+    # Of the system, about a process.
+    ("lab/boxes/_tracing.py", "read_text"),
     ("lab/tiers/_record.py", "read_bytes"),
     ("lab/tiers/_record.py", "write_text"),
     ("model/_saved_model.py", "write_bytes"),

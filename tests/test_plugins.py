@@ -217,9 +217,10 @@ def test_measures_there_are(run: Run) -> None:
     """One whose name is taken is reported, and ours stays."""
     done = run("train", "advantage", "--corpus", CORPUS, "--output", "run", "--reward", "none")
     assert done.returncode == 1
-    assert (
-        "linked_text_icf, cost, estimate, instructions, broken, doubled, partial, " in done.stderr
+    known = (
+        "linked_text_icf, box, box-time, cost, estimate, instructions, broken, doubled, partial, "
     )
+    assert known in done.stderr
     assert said("text", "theirs:Doubled", TAKEN) in done.stderr
 
 

@@ -83,8 +83,9 @@ from .text._allocation_score import score_function as score_function
 from .text._fingerprint import Body as Body
 from .text._flow import FunctionCounts as FunctionCounts
 from .text._flow import ModuleCounts as ModuleCounts
+from .text._function_split import exported as exported
 from .text._function_split import function_texts as function_texts
-from .text._function_split import variable_declaration as variable_declaration
+from .text._function_split import variable_elsewhere as variable_elsewhere
 from .text._machine_code import block_frequencies as block_frequencies
 from .text._machine_code import machine_functions as machine_functions
 from .text._machine_code import spill_code as spill_code

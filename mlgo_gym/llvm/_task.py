@@ -20,7 +20,8 @@ class Task:
         product: ``object``, the module's code; ``assembly``, the same as text; ``bitcode``, the
             module as it then is; ``machine code``, LLVM's MIR right after register allocation,
             where code generation ends; ``functions``, each as the bitcode of a module of its own;
-            or ``text``, each as LLVM prints it, which of one that is not there is empty.
+            or ``text``, each as LLVM prints it, which of one that is not there is empty; where no
+            functions are named, the whole module.
         print_frequencies: LLVM prints the frequencies of machine blocks to standard error.
         functions: the names of the functions that are handed back.
         estimates: beside the object it says how many instructions are executed, by the counts that

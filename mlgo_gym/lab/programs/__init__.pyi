@@ -31,6 +31,12 @@ from ._summary import Summary as Summary
 
 from ._addresses import ExecutedFunction as ExecutedFunction
 from ._addresses import executed_code as executed_code
+from ._running import TUNABLES as TUNABLES
+from ._running import StartedProgram as StartedProgram
 from ._running import Way as Way
+from ._running import check_end as check_end
+from ._running import check_machine as check_machine
 from ._running import compare_output as compare_output
+from ._running import started_program as started_program
+from ._running import too_long as too_long
 from ._running import wrong as wrong

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Collection, Mapping
-from contextlib import ExitStack
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
@@ -28,7 +29,7 @@ from corpus_tools.children import check_statuses
 from corpus_tools.sandbox import confinement
 from corpus_tools.scratch import scratch_folder
 from corpus_tools.workloads import Workload
-from mlgo_gym.base import WorkloadError
+from mlgo_gym.base import OptionsError, WorkloadError
 
 _MIB: Final = 1 << 20
 _MOST_OUTPUT_BYTES: Final = 64 * _MIB
@@ -38,7 +39,7 @@ _WITHOUT: Final = (
     *("AVX512F", "AVX512BW", "AVX512VL", "AVX2", "AVX2_Usable", "AVX", "FMA", "FMA4", "ERMS"),
     *("FSRM", "BMI2"),
 )
-_TUNABLES: Final = ":".join(
+TUNABLES: Final = ":".join(
     (
         f"glibc.cpu.hwcaps={''.join(f'-{each},' for each in _WITHOUT)}",
         "glibc.cpu.x86_data_cache_size=32768",
@@ -50,7 +51,7 @@ _TUNABLES: Final = ":".join(
 
 Glibc looks for the comma behind each name, also behind the last, and reads on where there is none.
 """
-_ENVIRONMENT: Final = MappingProxyType({"LC_ALL": "C", "TMPDIR": ".", "GLIBC_TUNABLES": _TUNABLES})
+_ENVIRONMENT: Final = MappingProxyType({"LC_ALL": "C", "TMPDIR": ".", "GLIBCTUNABLES": TUNABLES})
 _PATH_LENGTH, _LONGEST_NAME = 240, 200
 _LAUNCHER: Final = (
     sys.executable,
@@ -58,6 +59,7 @@ _LAUNCHER: Final = (
     "-S",
     str(Path(sandbox.__file__).with_name("launcher.py")),
 )
+_REFUSED: Final = ("processes", "network")
 _UNDER_WAY: Final[set[subprocess.Popen[bytes]]] = set()
 
 
@@ -73,6 +75,7 @@ class Way:
             descriptor of what they write besides.
         slowdown: how much longer the program may take.
         more_bytes: how much more memory it may take.
+        copies: who traces it can have it make copies of itself.
     """
 
     prefix: tuple[str, ...] = ()
@@ -81,6 +84,7 @@ class Way:
     environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     slowdown: int = 1
     more_bytes: int = 0
+    copies: bool = False
 
 
 NATIVE: Final = Way()
@@ -153,7 +157,7 @@ def run_program(
         if again.status == -signal.SIGSYS:
             raise wrong(workload, "expected to start no process, found that it does")
         raise wrong(workload, "expected no use of the network, found some")
-    _check_end(workload, run)
+    check_end(workload, run)
     if check_output:
         compare_output(workload, run)
     return run
@@ -173,7 +177,12 @@ def compare_output(workload: Workload, run: ProgramRun) -> None:
         )
 
 
-def _check_end(workload: Workload, run: ProgramRun) -> None:
+def check_end(workload: Workload, run: ProgramRun) -> None:
+    """See that a program ended as it must.
+
+    Raises:
+        WorkloadError: it ended otherwise.
+    """
     if run.status == -signal.SIGILL:
         raise wrong(
             workload,
@@ -209,26 +218,100 @@ def _run(
     program: Path,
     way: Way,
     cpu: int | None,
-    refused: Collection[str] = ("processes", "network"),
+    refused: Collection[str] = _REFUSED,
 ) -> ProgramRun:
+    with started_program(workload, program, way, refused=refused) as started:
+        status, cpu_s = _wait(started.process, started.most_s, cpu)
+        if status is None:
+            raise too_long(workload, started.most_s)
+        return started.run(status, cpu_s)
+
+
+def check_machine(what: str) -> None:
+    """See that programs of this machine are what parts of this package know the code of.
+
+    Args:
+        what: needs it.
+
+    Raises:
+        OptionsError: it is another machine.
+    """
+    if platform.machine() != "x86_64" or sys.platform != "linux":
+        found = f"{platform.machine()} and {sys.platform}"
+        raise OptionsError(f"{what}: expected x86-64 and Linux to run programs, found {found}")
+
+
+def too_long(workload: Workload, most_s: int) -> WorkloadError:
+    """Return the error of a program that does not end."""
+    return wrong(workload, f"expected to end within {most_s} s, found it still running")
+
+
+@dataclass(frozen=True, slots=True)
+class StartedProgram:
+    """A program that was started, whose folder is there as long as it runs.
+
+    Attributes:
+        process: of the launcher, which becomes the program.
+        most_s: the seconds that it may take.
+    """
+
+    process: subprocess.Popen[bytes]
+    most_s: int
+    _own: Path
+    _files: tuple[FileIO, ...]
+
+    def has_begun(self) -> bool:
+        """Whether the launcher has become the program."""
+        return self._own.samefile(f"/proc/{self.process.pid}/exe")
+
+    def run(self, status: int, cpu_s: float) -> ProgramRun:
+        """What it did, once it has ended."""
+        output, said, counted, launched = (_content(each) for each in self._files)
+        tail = said[-_TAIL_BYTES:].decode(errors="replace")
+        return ProgramRun(status, output, tail, counted, cpu_s - float(launched or 0))
+
+
+@contextmanager
+def started_program(
+    workload: Workload,
+    program: Path,
+    way: Way = NATIVE,
+    *,
+    refused: Collection[str] = _REFUSED,
+    gate: int = -1,
+) -> Iterator[StartedProgram]:
+    """Start a workload's program in the sandbox; the caller waits for its end.
+
+    Args:
+        workload: what it is given.
+        program: its file.
+        way: how it is run.
+        refused: what ends it, in `corpus_tools.sandbox.confinement`'s words.
+        gate: the descriptor of a pipe: it begins when nobody can write there any more.
+    """
     with scratch_folder() as scratch, ExitStack() as stack:
         own, here = _places(scratch)
         _link(program, own)
         _put_files(workload, here)
         given = workload.folder / workload.stdin if workload.stdin else Path(os.devnull)
         stdin = stack.enter_context(given.open("rb"))
-        files = [stack.enter_context(_memory_file()) for _ in range(4)]
+        files = tuple(stack.enter_context(_memory_file()) for _ in range(4))
         stdout, stderr, log, note = files
         rules, calls = confinement(
-            readable=way.readable, executable=[own, *way.executable], owned=[here], fatal=refused
+            readable=way.readable,
+            executable=[own, *way.executable],
+            owned=[here],
+            fatal=refused,
+            copies=way.copies,
         )
         if rules >= 0:
             stack.callback(os.close, rules)
         most_s = workload.timeout_s * way.slowdown
         limits = (workload.memory_mib * _MIB + way.more_bytes, _MOST_OUTPUT_BYTES)
-        words = [rules, calls.hex(), *limits, most_s + _GRACE_S, note.fileno()]
+        words = [rules, calls.hex(), *limits, most_s + _GRACE_S, note.fileno(), gate]
         prefix = [each.format(log=log.fileno()) for each in way.prefix]
         own_variables = {k: v.format(log=log.fileno()) for k, v in way.environment.items()}
+        kept = (rules, note.fileno(), log.fileno(), gate)
         check_statuses()
         process = subprocess.Popen(
             [*_LAUNCHER, *map(str, words), *prefix, "../program", *workload.arguments],
@@ -237,17 +320,10 @@ def _run(
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
-            pass_fds=[each for each in (rules, note.fileno(), log.fileno()) if each >= 0],
+            pass_fds=[each for each in kept if each >= 0],
             start_new_session=True,
         )
-        status, cpu_s = _wait(process, most_s, cpu)
-        if status is None:
-            problem = f"expected to end within {most_s} s, found it still running"
-            raise wrong(workload, problem)
-        output, said, counted, launched = (_content(each) for each in files)
-        tail = said[-_TAIL_BYTES:].decode(errors="replace")
-        cpu_s -= float(launched or 0)
-        return ProgramRun(status, output, tail, counted, cpu_s)
+        yield StartedProgram(process, most_s, own, files)
 
 
 def _places(scratch: Path) -> tuple[Path, Path]:

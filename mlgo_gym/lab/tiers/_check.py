@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from mlgo_gym.base import WorkloadError
 from mlgo_gym.corpus import Corpus
-from mlgo_gym.lab.tiers._record import JitProgram, check_machine, marks_of
+from mlgo_gym.lab.programs import check_machine
+from mlgo_gym.lab.tiers._record import JitProgram, marks_of
 from mlgo_gym.lab.tiers._recording import Recording
 from mlgo_gym.lab.tiers._replay import Replay
 from mlgo_gym.lab.tiers._schedules import TierPolicy, schedule_named, sometimes
@@ -69,7 +70,7 @@ def check_recording(
     >>> [each.counted - each.instructions for each in checks]
     [0]
     """
-    check_machine()
+    check_machine("tiers")
     with JitProgram(corpus, workload, recording.rounds, recording.stdout_sha256) as program:
         if program.sha256 != recording.program_sha256:
             raise WorkloadError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import platform
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -19,9 +18,16 @@ import numpy as np
 from corpus_tools.errors import CorpusToolsError
 from corpus_tools.scratch import scratch_folder
 from corpus_tools.workloads import compile_workload
-from mlgo_gym.base import OptionsError
 from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus
-from mlgo_gym.lab.programs import ProgramRun, Programs, Way, compare_output, run_program, wrong
+from mlgo_gym.lab.programs import (
+    ProgramRun,
+    Programs,
+    Way,
+    check_machine,
+    compare_output,
+    run_program,
+    wrong,
+)
 from mlgo_gym.lab.tiers._recording import TIERS, Recording
 from mlgo_gym.llvm import embedded_version
 
@@ -225,7 +231,7 @@ def record_program(
     >>> record_program(Corpus.load(SAMPLE_CORPUS), "json").name
     'sample/json'
     """
-    check_machine()
+    check_machine("tiers")
     progress("splitting it into functions")
     with JitProgram(corpus, workload, rounds) as program:
         progress("looking for events")
@@ -276,17 +282,6 @@ def _fitted(instructions: Sequence[int], seconds: Sequence[float]) -> tuple[floa
     if per <= 0 or besides < 0:
         per, besides = float((x * y).sum() / (x * x).sum()), 0.0
     return per, besides
-
-
-def check_machine() -> None:
-    """See that the code of this machine is what stubs are written in.
-
-    Raises:
-        OptionsError: it is not.
-    """
-    if platform.machine() != "x86_64" or sys.platform != "linux":
-        found = f"{platform.machine()} and {sys.platform}"
-        raise OptionsError(f"tiers: expected x86-64 and Linux to run programs, found {found}")
 
 
 def marks_of(events: Sequence[Sequence[int]]) -> list[list[int]]:

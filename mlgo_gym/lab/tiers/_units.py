@@ -17,10 +17,11 @@ from mlgo_gym.llvm import (
     NAME,
     Function,
     ModuleText,
+    exported,
     function_texts,
     linkage_of,
     references,
-    variable_declaration,
+    variable_elsewhere,
 )
 
 CODE: Final = ".impl"
@@ -31,18 +32,12 @@ _GONE: Final = re.compile(
     r"\b(?:minsize|optsize|optnone|noinline|alwaysinline|inlinehint|willreturn|nounwind"
     r"|mustprogress|nosync|nofree|norecurse|uwtable(?:\(\w+\))?|memory\([^)]*\)) ?"
 )
-_LINKAGE: Final = re.compile(
-    r"^(define|@(?:\"[^\"]*\"|[-\w$.]+) =) (?:(?:private|internal|linkonce_odr|linkonce|weak_odr"
-    r"|weak|external|common|dso_local|hidden|protected|local_unnamed_addr) )+"
-)
-_COMDAT: Final = re.compile(r",? comdat(?:\([^)]*\))?")
 _DEBUG: Final = re.compile(r",? !dbg !\d+")
 _UNNAMED: Final = re.compile(r'"[^"]*"|@(\d+)\b')
 _SCOPES: Final = re.compile(r"^.*@llvm\.experimental\.noalias\.scope.*\n", re.MULTILINE)
 _GROUP: Final = re.compile(r" (#\d+)")
 _BLOCK_OF: Final = re.compile(rf"blockaddress\(@({NAME}), ")
 _CALLED: Final = re.compile(rf"\b(?:call|invoke)\b.* @({NAME})\(")
-_SEEN: Final = frozenset({"external", "private", "internal", "linkonce_odr", "weak_odr"})
 _REFUSED: Final = (
     (re.compile(r"^module asm ", re.MULTILINE), "assembly"),
     (re.compile(r"^@.* thread_local", re.MULTILINE), "thread-local variables"),
@@ -162,10 +157,8 @@ def split(text: str) -> Units:
     plain = replace(
         module,
         comdats=[],
-        variables={name: _seen_by_units(name, each) for name, each in module.variables.items()},
-        functions={
-            name: replace(each, header=_exported(each.header)) for name, each in own.items()
-        },
+        variables=_elsewhere(module),
+        functions={name: replace(each, header=exported(each.header)) for name, each in own.items()},
         metadata={},
         epilogue=[line for line in module.epilogue if line.startswith("attributes ")],
     )
@@ -192,11 +185,6 @@ def _code(name: str) -> str:
     return f'{name[:-1]}{CODE}"' if name.endswith('"') else f"{name}{CODE}"
 
 
-def _exported(line: str) -> str:
-    """The line of a definition that is visible everywhere, and alone of its name."""
-    return _COMDAT.sub("", _LINKAGE.sub(r"\1 ", line))
-
-
 def _renamed(function: Function) -> Function:
     header = function.header.replace(f"@{function.name}(", f"@{_code(function.name)}(", 1)
     return replace(function, name=_code(function.name), header=header)
@@ -207,22 +195,17 @@ def _without_metadata(text: str) -> str:
     return re.sub(r",? !(?:\w|\.)+ !\d+", "", text)
 
 
-def _own_variables(module: ModuleText) -> Iterator[tuple[str, str]]:
-    for name, line in module.variables.items():
-        is_declared = linkage_of(line) in {"extern_weak", "appending"} or " = external " in line
-        if not (is_declared or name.startswith("llvm.") or _BLOCK_OF.search(line)):
-            yield name, _exported(line)
-
-
-def _seen_by_units(name: str, line: str) -> str:
-    """Declare a variable for a unit; it sees the bytes of constants, and has no copy of its own.
+def _elsewhere(module: ModuleText) -> dict[str, str]:
+    """Its variables as a unit sees them, which has no copy of its own.
 
     Each compilation of a function would have another copy, and a program may keep the address of
     one and look for it later.
     """
-    if "blockaddress(" in line or " = external " in line or name.startswith("llvm."):
-        return line
-    definition = line.partition(" = ")[2]
-    if " constant " in definition and linkage_of(line) in _SEEN and not any(references(definition)):
-        return _exported(line).replace(" = ", " = available_externally ", 1)
-    return re.sub(r"\b(?:dso_local|hidden|protected) ", "", variable_declaration(name, line))
+    return {name: variable_elsewhere(name, line) for name, line in module.variables.items()}
+
+
+def _own_variables(module: ModuleText) -> Iterator[tuple[str, str]]:
+    for name, line in module.variables.items():
+        is_declared = linkage_of(line) in {"extern_weak", "appending"} or " = external " in line
+        if not (is_declared or name.startswith("llvm.") or _BLOCK_OF.search(line)):
+            yield name, exported(line)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from mlgo_gym.llvm.text._module_text import (
@@ -42,12 +43,30 @@ _VARIABLE: Final = re.compile(
 _COMDAT: Final = re.compile(rf" comdat(?:\(\${NAME}\))?")
 # What a definition may have after its attributes and a declaration may not.
 _ONLY_DEFINED: Final = re.compile(r" (?:gc |prefix |prologue |personality |!|\{$)")
+_DEFINITE: Final = frozenset(
+    {"external", "private", "internal", "linkonce_odr", "weak_odr", "available_externally"}
+)
+"""Linkages whose definition is what is executed."""
+_OWN: Final = re.compile(
+    r"^(define|@(?:\"[^\"]*\"|[-\w$.]+) =) (?:(?:private|internal|linkonce_odr|linkonce|weak_odr"
+    r"|weak|external|common|available_externally|dso_local|hidden|protected|local_unnamed_addr) )+"
+)
+_COMDAT_OF: Final = re.compile(r",? comdat(?:\([^)]*\))?")
 _OPENING: Final = {"[": "]", "{": "}", "<": ">", "(": ")"}
 
 
-def function_texts(module: ModuleText, names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """The name and the assembly of a module for each of some functions."""
-    linker = _Linker(module)
+def function_texts(
+    module: ModuleText, names: Iterable[str], *, keeps_callees: bool = False
+) -> Iterator[tuple[str, str]]:
+    """The name and the assembly of a module for each of some functions.
+
+    Args:
+        module: which has them.
+        names: of the functions, as they are written.
+        keeps_callees: other functions that one needs are ``available_externally``: LLVM can inline
+            them, and makes no code of them.
+    """
+    linker = _Linker(module, keeps_callees=keeps_callees)
     for name in names:
         yield name, linker.module_for(module.functions[name])
 
@@ -55,8 +74,9 @@ def function_texts(module: ModuleText, names: Iterable[str]) -> Iterator[tuple[s
 class _Linker:
     """Finds what a function refers to, and puts its module together."""
 
-    def __init__(self, module: ModuleText) -> None:
+    def __init__(self, module: ModuleText, *, keeps_callees: bool) -> None:
         self._module = module
+        self._keeps_callees = keeps_callees
         self._nodes = {
             number: _NODE.findall(line.partition(" = ")[2])
             for number, line in module.metadata.items()
@@ -98,7 +118,8 @@ class _Linker:
 
     def _line(self, name: str, function: Function) -> str | None:
         if (other := self._module.functions.get(name)) is not None:
-            return declaration(other)
+            keeps = self._keeps_callees and other.linkage in _DEFINITE
+            return _available(other) if keeps else declaration(other)
         if (line := self._module.declarations.get(name)) is not None:
             return _COMDAT.sub("", line)
         line = self._module.variables.get(name)
@@ -128,6 +149,33 @@ class _Linker:
             name = line.partition(" = ")[0]
             if f"({name})" in text or f"@{name[1:]}" in text:
                 yield line
+
+
+def _available(function: Function) -> str:
+    """The definition, for LLVM to look into."""
+    header = exported(function.header).replace("define ", "define available_externally ", 1)
+    return str(replace(function, header=header))
+
+
+def exported(line: str) -> str:
+    """The line of a definition, which is visible everywhere and alone of its name."""
+    return _COMDAT_OF.sub("", _OWN.sub(r"\1 ", line))
+
+
+def variable_elsewhere(name: str, line: str) -> str:
+    """The line of a variable that another module defines, of whose constants the bytes are known.
+
+    Args:
+        name: as it is written.
+        line: its definition; its own declarations stay as they are.
+    """
+    if "blockaddress(" in line or " = external " in line or name.startswith("llvm."):
+        return line
+    definition = line.partition(" = ")[2]
+    is_known = " constant " in definition and linkage_of(line) in _DEFINITE
+    if is_known and not any(references(definition)):
+        return exported(line).replace(" = ", " = available_externally ", 1)
+    return re.sub(r"\b(?:dso_local|hidden|protected) ", "", variable_declaration(name, line))
 
 
 def declaration(function: Function) -> str:

@@ -117,6 +117,15 @@ class ModuleText:
             module._add(line, lines)
         return module
 
+    def __str__(self) -> str:
+        """All of it, as LLVM reads it."""
+        parts = [
+            *(*self.preamble, *self.comdats, *self.variables.values()),
+            *(*map(str, self.functions.values()), *self.declarations.values()),
+            *(*self.epilogue, *self.metadata.values()),
+        ]
+        return "\n".join(parts) + "\n"
+
     @cached_property
     def attribute_groups(self) -> dict[str, str]:
         """The content of each attribute group, by its name, such as ``#0``."""

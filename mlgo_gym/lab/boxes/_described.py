@@ -1,0 +1,246 @@
+"""Programs whose functions are boxed: made of a corpus, or saved with their boxes in a folder.
+
+A saved one is a corpus whose modules are one function each, as candidates are compiled from: all
+that takes a corpus takes it. Its folder ``workloads`` holds the program, what it reads, and
+``boxes.json``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from corpus_tools.errors import CorpusToolsError
+from corpus_tools.manifest import Manifest, encode_command, write_json
+from corpus_tools.scratch import scratch_folder
+from corpus_tools.staging import INFO_NAME, WORKLOAD_FILES, WORKLOADS, digests_of, staged_folder
+from corpus_tools.workloads import DESCRIPTION, Workload, load_workloads
+from mlgo_gym.base import WorkloadError, read_bounded
+from mlgo_gym.corpus import Corpus, Module
+from mlgo_gym.lab.boxes._area import MOST_FUNCTIONS
+from mlgo_gym.lab.boxes._texts import boxable, candidate, marked, opened
+from mlgo_gym.lab.programs import Programs, wrong
+from mlgo_gym.llvm import OPTIMIZE, Compiler, ModuleText, Task, embedded_version, options_of
+
+BOXES: Final = "boxes.json"
+PROGRAM: Final = "program"
+_VERSION: Final = 1
+_LARGEST_BYTES: Final = 1 << 26
+_LARGEST_PROGRAM: Final = 1 << 30
+_LIBRARY: Final = ("memcpy", "memmove", "memset", "memcmp", "bcmp", "strlen")
+"""Functions that LLVM may call where the source does not."""
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.$-]|^\\.")
+_LONGEST_NAME, _DIGITS = 180, 16
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A program that can be run, and its functions.
+
+    Attributes:
+        workload: how it is run.
+        path: its file.
+        headers: the ``define`` line of each function, by its symbol.
+        module_of: the module of one function, as a candidate is compiled from.
+        opt_level: clang's level to compile candidates at; ``None`` takes each module's own.
+        wanted: calls that are boxed where nothing else is asked for: function, number of the call
+            and the hash of its effects.
+        modules: the names of the functions' modules, of what was saved.
+    """
+
+    workload: Workload
+    path: Path
+    headers: Mapping[str, str]
+    module_of: Callable[[str], Module]
+    opt_level: str | None = None
+    wanted: tuple[tuple[str, int, str], ...] = ()
+    modules: Mapping[str, str] = field(default_factory=dict)
+
+
+def prepared(
+    corpus: Corpus, workload: str, opt_level: str | None, compiler: Compiler, stack: ExitStack
+) -> Described:
+    """A workload's program, linked, whose functions are not inlined.
+
+    Args:
+        corpus: whose modules it is linked of.
+        workload: the name of the one that says how it is run.
+        opt_level: clang's level to compile modules at; ``None`` takes each one's own.
+        compiler: what compiles them.
+        stack: removes its files.
+    """
+    folder = stack.enter_context(scratch_folder())
+    programs = stack.enter_context(Programs(corpus, [workload], opt_level=opt_level))
+    own = programs.workloads[workload]
+    names = programs.modules(workload)
+
+    def text_of(number: int, name: str) -> ModuleText:
+        module = corpus[name]
+        task = Task(optimize=False, product="text")
+        text = compiler.produce(module, options_of(module, opt_level), task).data.decode()
+        if "\nmodule asm " in text:
+            raise wrong(own, f"expected modules without assembly, found some in {name}")
+        return opened(ModuleText.read(text), number)
+
+    texts = {name: text_of(number, name) for number, name in enumerate(names)}
+    found: dict[str, tuple[str, str]] = {}
+    for name, text in texts.items():
+        for written, symbol in boxable(text):
+            found.setdefault(symbol, (name, written))
+    if len(found) > MOST_FUNCTIONS:
+        expected = f"expected at most {MOST_FUNCTIONS:,} functions"
+        raise wrong(own, f"{expected}, found {len(found):,}")
+    objects = []
+    for number, (name, text) in enumerate(texts.items()):
+        chosen = {written for module, written in found.values() if module == name}
+        made = replace(corpus[name], data=str(marked(text, chosen)).encode(), is_text=True)
+        options = options_of(corpus[name], opt_level)
+        result = compiler.compile_module(made, options, keep_object=True)
+        objects.append(folder / f"{number}.o")
+        objects[-1].write_bytes(result.object_bytes or b"")
+    flags = [f"-Wl,-u,{name}" for name in _LIBRARY]
+    path = stack.enter_context(programs.linked_objects(own, objects, flags))
+
+    def module_of(function: str) -> Module:
+        name, written = found[function]
+        text = candidate(texts[name], written)
+        return replace(corpus[name], data=text.encode(), is_text=True)
+
+    headers = {
+        symbol: texts[name].functions[written].header for symbol, (name, written) in found.items()
+    }
+    return Described(own, path, headers, module_of, opt_level)
+
+
+def write(described: Described, folder: Path, compiler: Compiler) -> None:
+    """Save a program with the boxes that are wanted of it.
+
+    Args:
+        described: the program.
+        folder: what is written; it appears whole or not at all.
+        compiler: makes bitcode of its functions.
+
+    Raises:
+        OutputError: something else than a corpus is there, or nothing can be written.
+    """
+    functions = dict.fromkeys(name for name, _, _ in described.wanted)
+    modules = {name: file_name(name) for name in functions}
+    workload = described.workload
+    with staged_folder(folder) as staged:
+        for function, name in modules.items():
+            module = described.module_of(function)
+            options = options_of(module, described.opt_level)
+            task = replace(OPTIMIZE, optimize=False)
+            bitcode = compiler.produce(module, options, task).data
+            (staged / f"{name}.bc").write_bytes(bitcode)
+            if command := _command(module, described.opt_level):
+                (staged / f"{name}.cmd").write_bytes(encode_command(command))
+        own = staged / WORKLOADS
+        own.mkdir()
+        shutil.copy(described.path, own / PROGRAM)  # with the right to execute it
+        for name in {*workload.files, *filter(None, [workload.stdin])}:
+            (own / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(workload.folder / name, own / name)
+        (own / DESCRIPTION).write_text(_table(workload), encoding="utf-8")
+        boxes = [
+            {"module": modules[function], "function": function, "call": call, "effects": sha256}
+            for function, call, sha256 in described.wanted
+        ]
+        about = {
+            "version": _VERSION,
+            "llvm": embedded_version(),
+            "program_sha256": hashlib.sha256(described.path.read_bytes()).hexdigest(),
+            "opt_level": described.opt_level,
+            "headers": {name: described.headers[name] for name in functions},
+            "boxes": boxes,
+        }
+        write_json(own / BOXES, about)
+        Manifest(tuple(modules.values())).write(staged)
+        write_json(staged / INFO_NAME, {WORKLOAD_FILES: digests_of(own)})
+
+
+def _command(module: Module, opt_level: str | None) -> tuple[str, ...]:
+    """How it is compiled; nothing where its functions' attributes say so."""
+    if opt_level is None:
+        return module.command or ()
+    return (*(module.command or ("-cc1",)), f"-{opt_level}")
+
+
+def file_name(function: str) -> str:
+    """A function's name as a module's: safe as a file's name, and short enough."""
+    safe = _UNSAFE.sub(lambda match: f"%{ord(match[0]):02X}", function)
+    if len(safe) <= _LONGEST_NAME:
+        return safe
+    return f"{safe[:_LONGEST_NAME]}.{hashlib.sha256(function.encode()).hexdigest()[:_DIGITS]}"
+
+
+def _table(workload: Workload) -> str:
+    """A workload's description; it is linked already, and never again."""
+    fields = ("about", "arguments", "files", "stdin", "stdout_sha256", "exit_status")
+    values = {name: getattr(workload, name) for name in (*fields, "timeout_s", "memory_mib")}
+    lines = [
+        f"{name} = {json.dumps(value)}" for name, value in values.items() if value or value == 0
+    ]
+    return "\n".join([f"[workload.{workload.name}]", 'modules = ["*"]', *lines, ""])
+
+
+def saved(folder: Path) -> Described:
+    """A program that was saved with boxes.
+
+    Raises:
+        WorkloadError: it cannot be read, or is no whole folder of this version.
+        CorpusError: it has no modules.
+    """
+    corpus = Corpus.load(folder)
+    own = folder / WORKLOADS
+    try:
+        about = json.loads(read_bounded(own / BOXES, _LARGEST_BYTES))
+        (workload,) = load_workloads(own)
+        boxes = tuple(_boxes(about))
+        modules = {each["function"]: each["module"] for each in about["boxes"]}
+        headers = {str(name): str(line) for name, line in about["headers"].items()}
+        found = hashlib.sha256(read_bounded(own / PROGRAM, _LARGEST_PROGRAM)).hexdigest()
+        level = about["opt_level"]
+        if not modules or set(modules) != set(headers) or not set(modules.values()) <= set(corpus):
+            raise ValueError("expected a module and a definition of each function")
+    except FileNotFoundError as error:
+        name = Path(error.filename or own).name
+        raise _wrong(
+            folder, f"expected what 'mlgo-gym box record' writes, found no {name}"
+        ) from error
+    except (*_DAMAGED, CorpusToolsError) as error:
+        expected = "expected what 'mlgo-gym box record' writes, found another or a damaged one"
+        raise _wrong(folder, f"{expected}: {error}") from error
+    if about["llvm"] != embedded_version():
+        expected = f"expected LLVM {embedded_version()}"
+        raise _wrong(folder, f"{expected}, found that it was recorded with {about['llvm']!r}")
+    if found != about["program_sha256"]:
+        expected = f"expected the program of SHA-256 {about['program_sha256']}"
+        raise _wrong(folder, f"{expected}, found {found}; record it again")
+    return Described(
+        workload, own / PROGRAM, headers, lambda name: corpus[modules[name]], level, boxes, modules
+    )
+
+
+_DAMAGED: Final = (OSError, ValueError, KeyError, TypeError, AttributeError)
+
+
+def _boxes(about: Mapping[str, Any]) -> Iterator[tuple[str, int, str]]:
+    if about.get("version") != _VERSION:
+        raise ValueError(f"expected version {_VERSION}, found {about.get('version')!r}")
+    for each in about["boxes"]:
+        function, call, effects = each["function"], each["call"], each["effects"]
+        if not isinstance(function, str) or type(call) is not int or not isinstance(effects, str):
+            raise ValueError(f"expected a function, a call and its effects, found {each!r}")
+        yield function, call, effects
+
+
+def _wrong(folder: Path, problem: str) -> WorkloadError:
+    return WorkloadError(f"boxes {str(folder)!r}: {problem}")

@@ -1,0 +1,294 @@
+"""Linux's ``ptrace`` on x86-64: a process is stopped, looked into, forked, and goes on.
+
+All is done by the one thread that has attached to a process; what it forks is attached, too, and
+all of them end with this process (``PTRACE_O_EXITKILL``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+_CONT, _SINGLESTEP, _SYSCALL = 7, 9, 24
+_PEEKUSER, _GETREGS, _SETREGS, _GETFPREGS = 3, 12, 13, 14
+_SEIZE, _DETACH, _GETEVENTMSG = 0x4206, 17, 0x4201
+_OPTIONS: Final = 1 | 2 | 4 | 8 | 16 | 1 << 20
+"""``PTRACE_O_TRACESYSGOOD``, ``TRACEFORK``, ``TRACEVFORK``, ``TRACECLONE``, ``TRACEEXEC``,
+``EXITKILL``."""
+_FORKED, _VFORKED, _CLONED, EXECUTED = 1, 2, 3, 4
+_AT_SYSCALL: Final = signal.SIGTRAP | 0x80
+_WALL: Final = 0x40000000
+_CLONE, _CLONE_PARENT_SIGCHLD = 56, 0x8011
+_RIP_OFFSET: Final = 16 * 8
+_FX_BYTES: Final = 512
+_NAMES: Final = (
+    *("r15", "r14", "r13", "r12", "rbp", "rbx", "r11", "r10", "r9", "r8", "rax", "rcx", "rdx"),
+    *("rsi", "rdi", "orig_rax", "rip", "cs", "eflags", "rsp", "ss", "fs_base", "gs_base"),
+    *("ds", "es", "fs", "gs"),
+)
+_NO_SYSCALL: Final = (1 << 64) - 1
+_OWN: Final = np.uint64(1 << 63 | 1 << 56)
+"""A page is there, and mapped by one process alone."""
+
+PAGE: Final = 4096
+
+
+class Registers(ctypes.Structure):
+    """``struct user_regs_struct`` of ``<sys/user.h>``."""
+
+    _fields_ = [(name, ctypes.c_ulonglong) for name in _NAMES]
+
+    def copy(self, **changed: int) -> Registers:
+        """The same registers, but for some."""
+        made = Registers.from_buffer_copy(self)
+        for name, value in changed.items():
+            setattr(made, name, value)
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Why a process has stopped.
+
+    Attributes:
+        signal: the signal, 0 for others.
+        event: what ``ptrace`` calls it, as `EXECUTED`; 0 for others.
+        is_syscall: it begins a system call.
+        status: its exit status, where it has ended; negative is the signal.
+    """
+
+    signal: int = 0
+    event: int = 0
+    is_syscall: bool = False
+    status: int | None = None
+
+    @property
+    def is_start(self) -> bool:
+        """Whether it has made a process or a thread."""
+        return self.event in {_FORKED, _VFORKED, _CLONED}
+
+
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+_libc.ptrace.restype = ctypes.c_long
+_libc.ptrace.argtypes = [ctypes.c_long] * 4
+
+
+def _ptrace(request: int, pid: int, place: int = 0, data: int = 0) -> int:
+    ctypes.set_errno(0)
+    found = _libc.ptrace(request, pid, place, data)
+    if found == -1 and (number := ctypes.get_errno()):
+        raise OSError(number, os.strerror(number))
+    return int(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Addresses that a process has mapped, as ``/proc/PID/maps`` has them."""
+
+    start: int
+    end: int
+    rights: str
+    name: str
+
+
+class Tracee:
+    """A process that is traced, and is stopped unless it is said otherwise.
+
+    Args:
+        pid: its id.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid: Final = pid
+        self._memory = os.open(f"/proc/{pid}/mem", os.O_RDWR)
+        self._has_ended = False
+
+    @classmethod
+    def attach(cls, pid: int) -> None:
+        """Trace a process, which goes on: the next `wait` is for what it does.
+
+        Raises:
+            OSError: the system does not let it.
+        """
+        _ptrace(_SEIZE, pid, 0, _OPTIONS)
+
+    @staticmethod
+    def wait_for(pid: int) -> Stop:
+        """Wait until a process stops or ends."""
+        _, status = os.waitpid(pid, _WALL)
+        if not os.WIFSTOPPED(status):
+            return Stop(status=os.waitstatus_to_exitcode(status))
+        number = os.WSTOPSIG(status)
+        if number == _AT_SYSCALL:
+            return Stop(is_syscall=True)
+        event = status >> 16
+        return Stop(0 if event else number, event)
+
+    @property
+    def registers(self) -> Registers:
+        """The registers."""
+        found = Registers()
+        _ptrace(_GETREGS, self.pid, 0, ctypes.addressof(found))
+        return found
+
+    @registers.setter
+    def registers(self, values: Registers) -> None:
+        _ptrace(_SETREGS, self.pid, 0, ctypes.addressof(values))
+
+    @property
+    def floats(self) -> bytes:
+        """The floating-point registers, as ``fxsave`` writes them."""
+        found = ctypes.create_string_buffer(_FX_BYTES)
+        _ptrace(_GETFPREGS, self.pid, 0, ctypes.addressof(found))
+        return found.raw
+
+    @property
+    def rip(self) -> int:
+        """The address of the next instruction."""
+        return _ptrace(_PEEKUSER, self.pid, _RIP_OFFSET) & _NO_SYSCALL
+
+    def read(self, address: int, size: int) -> bytes:
+        """Read memory; less where it ends before."""
+        try:
+            return os.pread(self._memory, size, address)
+        except OSError:
+            return b""
+
+    def write(self, address: int, data: bytes) -> None:
+        """Write memory, whatever its protection is."""
+        os.pwrite(self._memory, data, address)
+
+    def word(self, address: int) -> int:
+        """The eight bytes there, as a number."""
+        return int.from_bytes(self.read(address, 8), "little")
+
+    def let_go(self) -> None:
+        """Trace no more the thread or the process that it has just started."""
+        started = ctypes.c_ulong()
+        _ptrace(_GETEVENTMSG, self.pid, 0, ctypes.addressof(started))
+        self.wait_for(started.value)
+        _ptrace(_DETACH, started.value)
+
+    def reopen(self) -> None:
+        """Look at the memory of the program that it has become."""
+        self.close()
+        self._memory = os.open(f"/proc/{self.pid}/mem", os.O_RDWR)
+
+    def resume(self, number: int = 0) -> None:
+        """Go on, with a signal if there is one; the next `wait_for` is for its next stop."""
+        _ptrace(_CONT, self.pid, 0, number)
+
+    def run(self, number: int = 0, *, syscalls: bool = False) -> Stop:
+        """Go on, with a signal if there is one, to the next stop.
+
+        Args:
+            number: the signal that it is given.
+            syscalls: it stops before a system call, too.
+        """
+        _ptrace(_SYSCALL if syscalls else _CONT, self.pid, 0, number)
+        return self._waited()
+
+    def step(self) -> Stop:
+        """Execute one instruction, or one repetition of what a ``rep`` repeats."""
+        _ptrace(_SINGLESTEP, self.pid)
+        return self._waited()
+
+    def _waited(self) -> Stop:
+        stop = self.wait_for(self.pid)
+        self._has_ended = stop.status is not None
+        return stop
+
+    def call(self, gadget: int, number: int, *arguments: int) -> int:
+        """Have it call the system, and return what it returns.
+
+        Args:
+            gadget: the address of a ``syscall`` instruction.
+            number: of the call.
+            arguments: up to six.
+        """
+        before = self.registers
+        self._prepare_call(before, gadget, number, *arguments)
+        self.step()
+        result = self.registers.rax
+        self.registers = before
+        return int(result)
+
+    def _prepare_call(self, before: Registers, gadget: int, number: int, *arguments: int) -> None:
+        names = ("rdi", "rsi", "rdx", "r10", "r8", "r9")
+        padded = (*arguments, *(0,) * len(names))
+        values = dict(zip(names, padded, strict=False))
+        self.registers = before.copy(rip=gadget, rax=number, orig_rax=_NO_SYSCALL, **values)
+
+    def fork(self, gadget: int) -> Tracee:
+        """A copy of the process, a child of its parent, which is stopped in the same place.
+
+        Raises:
+            OSError: there is none.
+        """
+        before = self.registers
+        self._prepare_call(before, gadget, _CLONE, _CLONE_PARENT_SIGCHLD)
+        stop = self.step()
+        if stop.event != _FORKED:
+            raise OSError(f"expected the process to fork, found {stop}")
+        child = ctypes.c_ulong()
+        _ptrace(_GETEVENTMSG, self.pid, 0, ctypes.addressof(child))
+        self.wait_for(child.value)
+        self.step()
+        made = Tracee(child.value)
+        made.registers = self.registers = before
+        return made
+
+    def regions(self) -> list[Region]:
+        """What it has mapped, by address."""
+        found = []
+        lines = Path(f"/proc/{self.pid}/maps").read_text(encoding="utf-8", errors="replace")
+        for line in lines.splitlines():
+            place, rights, _, _, _, *name = line.split(maxsplit=5)
+            start, end = (int(each, 16) for each in place.split("-"))
+            found.append(Region(start, end, rights, name[0].strip() if name else ""))
+        return found
+
+    def own_pages(self, regions: list[Region]) -> Iterator[int]:
+        """The addresses of pages that no other process shares, of regions that can be written.
+
+        Those of a fork are the ones that it has written, whatever their bytes are
+        (``Documentation/admin-guide/mm/pagemap.rst``, bit 56).
+        """
+        descriptor = os.open(f"/proc/{self.pid}/pagemap", os.O_RDONLY)
+        try:
+            for region in regions:
+                if "w" not in region.rights:
+                    continue
+                count = (region.end - region.start) // PAGE
+                raw = os.pread(descriptor, 8 * count, region.start // PAGE * 8)
+                entries = np.frombuffer(raw, np.uint64)
+                for place in np.flatnonzero(entries & _OWN == _OWN).tolist():
+                    yield region.start + place * PAGE
+        finally:
+            os.close(descriptor)
+
+    def kill(self) -> None:
+        """End it."""
+        if not self._has_ended:
+            with suppress(OSError):
+                os.kill(self.pid, signal.SIGKILL)
+            while not self._has_ended:
+                try:
+                    self._waited()
+                except ChildProcessError:
+                    break
+        self.close()
+
+    def close(self) -> None:
+        """Close what this has opened of it."""
+        if self._memory >= 0:
+            os.close(self._memory)
+            self._memory = -1

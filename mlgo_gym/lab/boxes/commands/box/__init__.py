@@ -1,0 +1,13 @@
+"""``mlgo-gym box``: one call of a program's function, repeated under many compilations of it."""
+
+DESCRIPTION = (
+    "Stop a program where a call of one of its functions begins, and keep it: a box. Repeat the "
+    "call under any compilation of the function, count its instructions, time it alone, and see "
+    "that it does the same."
+)
+EXAMPLE = "mlgo-gym box record --workload json --function parse_number --output boxes"
+COMMANDS = {
+    "_calls": "how often a program calls each of its functions",
+    "_record": "box calls of functions, and write them to a folder",
+    "_try": "repeat boxed calls under policies, models and traces",
+}

@@ -1,0 +1,107 @@
+"""``mlgo-gym box record``: calls of a program's functions, boxed and written to a folder."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from mlgo_gym.base import OptionsError, WorkloadError
+from mlgo_gym.cli import Output
+from mlgo_gym.cli import options as shared
+
+if TYPE_CHECKING:
+    from mlgo_gym.lab.boxes import BoxedProgram
+
+DESCRIPTION = (
+    "Run a program to calls of its functions, see that each can be repeated, and write a folder "
+    "with all that it takes. The folder is a corpus of these functions: search it with --reward "
+    "box, train on it, evaluate on it."
+)
+EXAMPLE = "mlgo-gym box record --workload json --function json_free --call 10 --output boxes"
+_MEDIAN, _REPRESENTATIVE = "median", "representative"
+
+
+def add_options(add: shared.Options) -> None:
+    add.corpus()
+    add("--workload", "NAME", "which, of the one corpus that is given", required=True)
+    what = "as 'box calls' prints it, or as the source has it; repeat for more (default: all that "
+    add("--function", "NAME", what + "are called and can be boxed)", many=True)
+    what = (
+        "a number, the first is 1; median, the one in the middle; or representative, of 16 calls "
+    )
+    what += "the 4 that differ most; repeat for more (default: median)"
+    add("--call", "WHICH", what, many=True, type=_call)
+    add.opt_level()
+    add("--output", "DIR", "the folder", required=True)
+
+
+def _call(text: str) -> int | str:
+    if text in {_MEDIAN, _REPRESENTATIVE}:
+        return text
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    expected = f"expected a number from 1, {_MEDIAN} or {_REPRESENTATIVE}"
+    raise argparse.ArgumentTypeError(f"{expected}, found {text!r}")
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    from pathlib import Path
+
+    from corpus_tools.staging import check_output
+    from mlgo_gym.lab.boxes import BoxedProgram
+
+    corpus = shared.one_corpus_of(options)
+    check_output(Path(options.output))
+    with BoxedProgram.of(corpus, options.workload, opt_level=options.opt_level) as program:
+        calls = program.calls()
+        names = [program.symbol(name) for name in options.function or ()]
+        wanted, refused = _wanted(program, calls, names, options.call or [_MEDIAN])
+        if not wanted:
+            raise OptionsError("expected a call that can be boxed, found none")
+        program.save(options.output, wanted)
+        sha256 = program.sha256
+    for each in refused:
+        output.print(f"left out: {each}")
+    functions = len({name for name, _ in wanted})
+    output.print(f"{len(wanted):,} calls of {functions:,} functions: {options.output}")
+    output.json(
+        {
+            "boxes": [{"function": name, "call": call} for name, call in wanted],
+            "refused": refused,
+            "program_sha256": sha256,
+        }
+    )
+    return 0
+
+
+def _wanted(
+    program: BoxedProgram, calls: dict[str, int], names: list[str], which: list[Any]
+) -> tuple[list[tuple[str, int]], list[str]]:
+    """The calls that are boxed, and why others are not."""
+    wanted: list[tuple[str, int]] = []
+    refused: list[str] = []
+    for name in names or calls:
+        count = calls.get(name, 0)
+        if not count:
+            raise OptionsError(f"function {name!r}: expected one that is called, found no call")
+        try:
+            wanted += dict.fromkeys(
+                (name, call) for each in which for call in _numbers(program, name, each, count)
+            )
+        except WorkloadError as error:
+            if names:
+                raise
+            refused.append(str(error))
+    return wanted, refused
+
+
+def _numbers(program: BoxedProgram, name: str, which: int | str, count: int) -> list[int]:
+    if which == _REPRESENTATIVE:
+        return program.representative(name, count)
+    call = (count + 1) // 2 if which == _MEDIAN else int(which)
+    box = program.box(name, call)
+    try:
+        _ = box.original
+    finally:
+        box.close()
+    return [call]
