@@ -83,6 +83,7 @@ from .text._allocation_score import score_function as score_function
 from .text._fingerprint import Body as Body
 from .text._flow import FunctionCounts as FunctionCounts
 from .text._flow import ModuleCounts as ModuleCounts
+from .text._function_split import declaration as declaration
 from .text._function_split import exported as exported
 from .text._function_split import function_texts as function_texts
 from .text._function_split import variable_elsewhere as variable_elsewhere

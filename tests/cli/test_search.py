@@ -143,7 +143,7 @@ def test_a_build_has_no_workloads(reward: str, tmp_path: Path) -> None:
         (
             ("--reward", "speed"),
             "reward: expected measures out of text, linked, linked_text_gc, linked_text_icf, "
-            "cost, estimate, instructions, each "
+            "box, box-time, cost, estimate, instructions, each "
             "once, several with a weight above 0 as in 'text:0.5,instructions:0.5', found 'speed'",
         ),
         (("--most-text", "1"), "most_text: expected a reward other than text, found None"),

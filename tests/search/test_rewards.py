@@ -225,6 +225,6 @@ def test_a_reward_that_is_none(sample: Corpus, tmp_path: Path) -> None:
         searched(sample, tmp_path, "speed")
     assert str(caught.value) == (
         "reward: expected measures out of text, linked, linked_text_gc, linked_text_icf, "
-        "cost, estimate, instructions, each "
+        "box, box-time, cost, estimate, instructions, each "
         "once, several with a weight above 0 as in 'text:0.5,instructions:0.5', found 'speed'"
     )

@@ -241,7 +241,7 @@ def test_by_a_reward_eviction_learns_of_whole_modules(sample: Corpus, tmp_path: 
         (
             {"reward": "speed"},
             "reward: expected measures out of text, linked, linked_text_gc, linked_text_icf, "
-            "cost, estimate, instructions, each "
+            "box, box-time, cost, estimate, instructions, each "
             "once, several with a weight above 0 as in 'text:0.5,instructions:0.5', found 'speed'",
         ),
         (

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlgo_gym.base import WorkloadError
-from mlgo_gym.lab.boxes._area import AREA, BYTES, DATA, DONE, GADGET, LOOPS, jump
+from mlgo_gym.lab.boxes._area import AREA, BYTES, DATA, DONE, GADGET, LOOPS
 from mlgo_gym.lab.boxes._effects import (
     Effects,
     changed_pages,
@@ -111,7 +111,7 @@ class Box:
     >>> from mlgo_gym.lab.boxes import BoxedProgram
     >>> with BoxedProgram.of(Corpus.load(SAMPLE_CORPUS), "json") as program:
     ...     program.box("accept.of0").trial(counted=True).instructions
-    29
+    24
     """
 
     def __init__(self, process: Tracee, frame: Frame, call: int, alone: ThreadPoolExecutor) -> None:
@@ -222,9 +222,7 @@ class Box:
         try:
             entry = self._registers.rip
             if image is not None:
-                for address, data in image.parts.items():
-                    process.write(address, data)
-                process.write(entry, jump(entry, image.entry))
+                image.load(process.write, entry)
                 entry = image.entry
             hard = resource.prlimit(process.pid, resource.RLIMIT_CPU)[1]
             resource.prlimit(process.pid, resource.RLIMIT_CPU, (min(_TRIAL_S, hard), hard))

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from corpus_tools.errors import CorpusToolsError
@@ -25,7 +26,7 @@ from corpus_tools.workloads import DESCRIPTION, Workload, load_workloads
 from mlgo_gym.base import WorkloadError, read_bounded
 from mlgo_gym.corpus import Corpus, Module
 from mlgo_gym.lab.boxes._area import MOST_FUNCTIONS
-from mlgo_gym.lab.boxes._texts import boxable, candidate, marked, opened
+from mlgo_gym.lab.boxes._texts import ENTRY, boxable, candidate, marked, opened, without
 from mlgo_gym.lab.programs import Programs, wrong
 from mlgo_gym.llvm import OPTIMIZE, Compiler, ModuleText, Task, embedded_version, options_of
 
@@ -64,10 +65,8 @@ class Described:
     modules: Mapping[str, str] = field(default_factory=dict)
 
 
-def prepared(
-    corpus: Corpus, workload: str, opt_level: str | None, compiler: Compiler, stack: ExitStack
-) -> Described:
-    """A workload's program, linked, whose functions are not inlined.
+class Prepared:
+    """A workload's program whose functions are not inlined, and the modules that it is made of.
 
     Args:
         corpus: whose modules it is linked of.
@@ -75,48 +74,88 @@ def prepared(
         opt_level: clang's level to compile modules at; ``None`` takes each one's own.
         compiler: what compiles them.
         stack: removes its files.
+
+    Attributes:
+        workload: how it is run.
+        texts: its modules, with nothing local to them.
+        places: the module of each function, and its name in assembly, by its symbol.
     """
-    folder = stack.enter_context(scratch_folder())
-    programs = stack.enter_context(Programs(corpus, [workload], opt_level=opt_level))
-    own = programs.workloads[workload]
-    names = programs.modules(workload)
 
-    def text_of(number: int, name: str) -> ModuleText:
-        module = corpus[name]
+    def __init__(
+        self,
+        corpus: Corpus,
+        workload: str,
+        opt_level: str | None,
+        compiler: Compiler,
+        stack: ExitStack,
+    ) -> None:
+        self._corpus, self._opt_level, self._compiler = corpus, opt_level, compiler
+        self._stack = stack
+        self._folder = stack.enter_context(scratch_folder())
+        self._programs = stack.enter_context(Programs(corpus, [workload], opt_level=opt_level))
+        self.workload: Final = self._programs.workloads[workload]
+        names = self._programs.modules(workload)
+        self.texts: Final = {
+            name: opened(self._text(corpus[name]), number) for number, name in enumerate(names)
+        }
+        self.places: Final[dict[str, tuple[str, str]]] = {}
+        for name, text in self.texts.items():
+            for written, symbol in boxable(text):
+                self.places.setdefault(symbol, (name, written))
+        if len(self.places) > MOST_FUNCTIONS:
+            expected = f"expected at most {MOST_FUNCTIONS:,} functions"
+            raise wrong(self.workload, f"{expected}, found {len(self.places):,}")
+
+    def _text(self, module: Module) -> ModuleText:
         task = Task(optimize=False, product="text")
-        text = compiler.produce(module, options_of(module, opt_level), task).data.decode()
+        options = options_of(module, self._opt_level)
+        text = self._compiler.produce(module, options, task).data.decode()
         if "\nmodule asm " in text:
-            raise wrong(own, f"expected modules without assembly, found some in {name}")
-        return opened(ModuleText.read(text), number)
+            found = f"found some in {module.name}"
+            raise wrong(self.workload, f"expected modules without assembly, {found}")
+        return ModuleText.read(text)
 
-    texts = {name: text_of(number, name) for number, name in enumerate(names)}
-    found: dict[str, tuple[str, str]] = {}
-    for name, text in texts.items():
-        for written, symbol in boxable(text):
-            found.setdefault(symbol, (name, written))
-    if len(found) > MOST_FUNCTIONS:
-        expected = f"expected at most {MOST_FUNCTIONS:,} functions"
-        raise wrong(own, f"{expected}, found {len(found):,}")
-    objects = []
-    for number, (name, text) in enumerate(texts.items()):
-        chosen = {written for module, written in found.values() if module == name}
-        made = replace(corpus[name], data=str(marked(text, chosen)).encode(), is_text=True)
-        options = options_of(corpus[name], opt_level)
-        result = compiler.compile_module(made, options, keep_object=True)
-        objects.append(folder / f"{number}.o")
-        objects[-1].write_bytes(result.object_bytes or b"")
-    flags = [f"-Wl,-u,{name}" for name in _LIBRARY]
-    path = stack.enter_context(programs.linked_objects(own, objects, flags))
+    def linked(self, instead: Mapping[str, bytes] = MappingProxyType({})) -> Path:
+        """The program, which goes with the stack.
 
-    def module_of(function: str) -> Module:
-        name, written = found[function]
-        text = candidate(texts[name], written)
-        return replace(corpus[name], data=text.encode(), is_text=True)
+        Args:
+            instead: objects of functions that are taken from there.
+        """
+        objects, flags = [], [f"-Wl,-u,{name}" for name in _LIBRARY]
+        for name, text in self.texts.items():
+            own = {written for module, written in self.places.values() if module == name}
+            gone = {self.places[function][1] for function in instead} & own
+            made = self._module(name, str(marked(without(text, gone), own)))
+            options = options_of(self._corpus[name], self._opt_level)
+            result = self._compiler.compile_module(made, options, keep_object=True)
+            objects.append(self._written(result.object_bytes or b""))
+        for function, data in instead.items():
+            objects.append(self._written(data))
+            flags.append(f"-Wl,--defsym={function}{ENTRY}={function}")
+        program = self._programs.linked_objects(self.workload, objects, flags)
+        return self._stack.enter_context(program)
 
-    headers = {
-        symbol: texts[name].functions[written].header for symbol, (name, written) in found.items()
-    }
-    return Described(own, path, headers, module_of, opt_level)
+    def _written(self, data: bytes) -> Path:
+        path = self._folder / f"{len(list(self._folder.iterdir()))}.o"
+        path.write_bytes(data)
+        return path
+
+    def _module(self, name: str, text: str) -> Module:
+        return replace(self._corpus[name], data=text.encode(), is_text=True)
+
+    def module_of(self, function: str) -> Module:
+        """The module of one function, which a candidate is compiled from."""
+        name, written = self.places[function]
+        return self._module(name, candidate(self.texts[name], written))
+
+    def described(self) -> Described:
+        """The program, linked."""
+        headers = {
+            symbol: self.texts[name].functions[written].header
+            for symbol, (name, written) in self.places.items()
+        }
+        path = self.linked()
+        return Described(self.workload, path, headers, self.module_of, self._opt_level)
 
 
 def write(described: Described, folder: Path, compiler: Compiler) -> None:

@@ -15,6 +15,7 @@ from corpus_tools.errors import CorpusToolsError
 from corpus_tools.scratch import scratch_folder
 from mlgo_gym.base import InternalError, WorkloadError
 from mlgo_gym.corpus import read_elf
+from mlgo_gym.lab.boxes._area import jump
 from mlgo_gym.lab.boxes._texts import ENTRY
 
 if TYPE_CHECKING:
@@ -127,6 +128,17 @@ class Image:
 
     entry: int
     parts: Mapping[int, bytes]
+
+    def load(self, write: Callable[[int, bytes], None], start: int) -> None:
+        """Put it where it belongs, and have the program's function go on there.
+
+        Args:
+            write: writes memory of the program.
+            start: the address of the function's instruction that does nothing.
+        """
+        for address, data in self.parts.items():
+            write(address, data)
+        write(start, jump(start, self.entry))
 
 
 def linked(

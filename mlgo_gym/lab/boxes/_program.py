@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Self
@@ -21,13 +21,19 @@ from mlgo_gym.base import WorkloadError
 from mlgo_gym.corpus import Corpus, Module
 from mlgo_gym.lab.boxes._area import CANDIDATE, DATA, TIMER
 from mlgo_gym.lab.boxes._box import Box, Frame
-from mlgo_gym.lab.boxes._described import Described, prepared, saved, write
+from mlgo_gym.lab.boxes._described import Described, Prepared, saved, write
 from mlgo_gym.lab.boxes._image import Image, Symbols, linked
 from mlgo_gym.lab.boxes._run import Counted, Run, traced
 from mlgo_gym.lab.boxes._texts import LOCAL, NOP_BYTES
 from mlgo_gym.lab.boxes._timer import NAME, timer_text
 from mlgo_gym.lab.boxes._tracing import Tracee
-from mlgo_gym.lab.programs import check_end, check_machine, compare_output, wrong
+from mlgo_gym.lab.programs import (
+    ProgramRun,
+    check_end,
+    check_machine,
+    compare_output,
+    wrong,
+)
 from mlgo_gym.llvm import Compiler, default_triple, options_of
 from mlgo_gym.problems import PolicyLike, Problem
 
@@ -89,7 +95,7 @@ class BoxedProgram(AbstractContextManager["BoxedProgram"]):
         Raises:
             WorkloadError: the workload cannot be used, or a module has assembly of its own.
         """
-        return cls._made(partial(prepared, corpus, workload, opt_level))
+        return cls._made(lambda *how: Prepared(corpus, workload, opt_level, *how).described())
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
@@ -275,6 +281,25 @@ class BoxedProgram(AbstractContextManager["BoxedProgram"]):
         """
         self._check(function)
         return self._linked(made, function, CANDIDATE)
+
+    def run_with(self, function: str, image: Image) -> ProgramRun:
+        """Run the whole program, with another code of a function from its first instruction on.
+
+        Args:
+            function: its name.
+            image: the candidate.
+
+        Raises:
+            WorkloadError: it does not end in time.
+        """
+        self._check(function)
+        return self._alone.submit(self._run_with, self._entries[function], image).result()
+
+    def _run_with(self, entry: int, image: Image) -> ProgramRun:
+        with self._run() as run:
+            image.load(run.process.write, entry)
+            stop = run.go_on()
+            return run.result(-stop.signal if stop.status is None else stop.status)
 
     def _linked(self, made: bytes, function: str, address: int) -> Image:
         clang, symbols = self._clang, self._symbols

@@ -136,7 +136,7 @@ def test_names_that_are_none(text: str) -> None:
         measure_named(text, Corpus.load(SAMPLE_CORPUS))
     assert str(caught.value) == (
         "reward: expected measures out of text, linked, linked_text_gc, linked_text_icf, "
-        "cost, estimate, instructions, each "
+        "box, box-time, cost, estimate, instructions, each "
         f"once, several with a weight above 0 as in 'text:0.5,instructions:0.5', found {text!r}"
     )
 

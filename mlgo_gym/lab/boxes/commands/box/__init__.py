@@ -5,7 +5,7 @@ DESCRIPTION = (
     "call under any compilation of the function, count its instructions, time it alone, and see "
     "that it does the same."
 )
-EXAMPLE = "mlgo-gym box record --workload json --function parse_number --output boxes"
+EXAMPLE = "mlgo-gym box record --workload json --output boxes"
 COMMANDS = {
     "_calls": "how often a program calls each of its functions",
     "_record": "box calls of functions, and write them to a folder",

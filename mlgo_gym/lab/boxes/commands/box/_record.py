@@ -17,7 +17,7 @@ DESCRIPTION = (
     "with all that it takes. The folder is a corpus of these functions: search it with --reward "
     "box, train on it, evaluate on it."
 )
-EXAMPLE = "mlgo-gym box record --workload json --function json_free --call 10 --output boxes"
+EXAMPLE = "mlgo-gym box record --workload json --output boxes"
 _MEDIAN, _REPRESENTATIVE = "median", "representative"
 
 
