@@ -140,7 +140,8 @@ def ranks(corpus: Corpus, workload: str, candidates: int, seed: int) -> None:
                     f"{correlations[-1]:.3f}",
                     flush=True,
                 )
-        print(f"{workload}: mean rank correlation {np.mean(correlations):.3f}")
+        mean = f"{np.mean(correlations):.3f}" if correlations else "of nothing"
+        print(f"{workload}: mean rank correlation {mean}")
 
 
 def tossed(rng: np.random.Generator) -> Callable[[Observation], int]:

@@ -38,6 +38,8 @@ from mlgo_gym.lab.boxes._tracing import PAGE, Registers, Stop, Tracee
 MOST_STEPS: Final = 50_000
 """More instructions than these are not counted: each takes some microseconds."""
 _ARGUMENTS: Final = ("rdi", "rsi", "rdx", "rcx")
+_LOOKED_AT: Final = 5_000
+"""How many instructions of calls are looked at that are compared with each other."""
 _PRCTL, _SET_TSC, _ENABLED, _FAULTS = 157, 26, 1, 2
 _READS_CLOCK: Final = (b"\x0f\x31", b"\x0f\x01\xf9")
 _TRIAL_S: Final = 10
@@ -173,7 +175,7 @@ class Box:
         other = difference(expected, effects, before=self._process.read, name=self._name, left=left)
         instructions, nanoseconds, calls = None, None, 0
         if not effects.ending:
-            instructions = self._counted(image) if counted else None
+            instructions = self._counted(image, MOST_STEPS) if counted else None
             if timed:
                 nanoseconds, calls = self._timed(image, sorted(effects.memory))
         return Trial(effects, other or "", instructions, nanoseconds, calls)
@@ -204,11 +206,13 @@ class Box:
         Raises:
             WorkloadError: the call cannot be repeated.
         """
-        trial = self.trial(counted=True)
+        return self._alone.submit(self._features).result()
+
+    def _features(self) -> NDArray[np.float64]:
+        pages = len(self._original.memory)
+        counted = self._counted(None, _LOOKED_AT) or _LOOKED_AT
         arguments = (getattr(self._registers, name) for name in _ARGUMENTS)
-        counted = MOST_STEPS if trial.instructions is None else trial.instructions
-        values = (counted, len(trial.effects.memory), *arguments)
-        features: NDArray[np.float64] = np.log2(1 + np.array(values, float))
+        features: NDArray[np.float64] = np.log2(1 + np.array((counted, pages, *arguments), float))
         return features
 
     @contextmanager
@@ -280,8 +284,8 @@ class Box:
             found = f"ends by {signal.Signals(stop.signal).name} at {self._name(rip)}"
         return found or f"stops, for a reason that is not known: {stop}"
 
-    def _counted(self, image: Image | None) -> int | None:
-        """The instructions of the call; ``None`` if there are too many."""
+    def _counted(self, image: Image | None, most: int) -> int | None:
+        """The instructions of the call; ``None`` if there are more."""
         entries = {*self._frame.entries, self._registers.rip}
         with self._fork(image) as (process, entry):
             self._started(process, entry)
@@ -290,7 +294,7 @@ class Box:
             while at != DONE:
                 # A repetition is no instruction more.
                 count += at != last and at not in entries
-                if count > MOST_STEPS:
+                if count > most:
                     return None
                 process.step()
                 last, at = at, process.rip
