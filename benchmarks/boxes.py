@@ -33,7 +33,7 @@ POLICIES: dict[str, dict[Problem, PolicyLike]] = {
     "always": {_INLINING: lambda _: 1},
     "never": {_INLINING: lambda _: 0},
 }
-TRIALS = 1000
+TRIALS, TRIES = 1000, 50
 REASON = re.compile(r".* found that it |'[^']*'|.*: (?=expected no)")
 
 
@@ -70,6 +70,11 @@ def look_at(corpus: Corpus, workload: str, most: int) -> None:
             if box is not kept:
                 box.close()
         repeat(kept, image)
+        start = time.perf_counter()
+        for _ in range(TRIES):
+            kept.trial(program.image(kept.function, program.compiled(kept.function)), counted=True)
+        rate = 60 * TRIES / (time.perf_counter() - start)
+        print(f"  compiled, linked, tried and counted: {kept.function}, {rate:,.0f} times a minute")
 
 
 def candidates(program: BoxedProgram, box: Box) -> Iterator[tuple[str, Image]]:

@@ -86,10 +86,11 @@ TINY = {
         ("json: # changes of # change its output; boxes show # of them (#%)",),
     ),
     "boxes": Tiny(
-        ("benchmarks.boxes --functions 2", "benchmarks.boxes --clean"),
+        ("benchmarks.boxes --functions 1", "benchmarks.boxes --clean"),
         (
             "json: # functions, # executed, # boxed (#%); # of # candidates have equal effects",
             "a trial: # ms, of a box of # MiB; after # trials its memory is equal",
+            "compiled, linked, tried and counted: json_free, # times a minute",
             "call #: # ns in a loop, # ns in a box, #%",
         ),
     ),

@@ -16,6 +16,7 @@ from mlgo_gym.corpus import Corpus
 from mlgo_gym.lab.boxes._box import MOST_STEPS, Box
 from mlgo_gym.lab.boxes._described import BOXES, saved
 from mlgo_gym.lab.boxes._program import BoxedProgram
+from mlgo_gym.lab.programs import remembered
 from mlgo_gym.llvm import CompilationResult
 from mlgo_gym.rollout import KeptObjectUnit, Measure, MeasureSetting, Result, Unit
 
@@ -91,7 +92,7 @@ class _Boxed(Measure):
 
     def __init__(self, boxes: RecordedBoxes) -> None:
         self._boxes = boxes
-        self._known: dict[tuple[str, str], float | str] = {}
+        self._known: dict[tuple[str, ...], float | WorkloadError] = {}
 
     def score(self, result: Result) -> float:
         """Return the cost of the boxed calls with this object; an equal one is not tried again.
@@ -103,14 +104,7 @@ class _Boxed(Measure):
         if not isinstance(result, CompilationResult):
             raise InternalError(f"{self.key}: expected an object's result, found {result!r}")
         key = (result.module, result.object_sha256)
-        if key not in self._known:
-            try:
-                self._known[key] = self._cost(result)
-            except WorkloadError as error:
-                self._known[key] = str(error)
-        if isinstance(known := self._known[key], str):
-            raise WorkloadError(known)
-        return known
+        return remembered(self._known, key, lambda: self._cost(result))
 
     def _cost(self, result: CompilationResult) -> float:
         boxes = self._boxes.of[result.module]

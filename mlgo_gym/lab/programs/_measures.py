@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
 from corpus_tools.workloads import Workload
@@ -69,6 +69,31 @@ class Reach:
             return self._executed[workload.name]
 
 
+def remembered(
+    known: dict[tuple[str, ...], float | WorkloadError],
+    key: tuple[str, ...],
+    score: Callable[[], float],
+) -> float:
+    """A score, which is found once; an error is raised again.
+
+    Args:
+        known: what was found before, to which this is added.
+        key: names the score.
+        score: finds it.
+
+    Raises:
+        WorkloadError: there is no score.
+    """
+    if key not in known:
+        try:
+            known[key] = score()
+        except WorkloadError as error:
+            known[key] = error
+    if isinstance(found := known[key], WorkloadError):
+        raise WorkloadError(str(found)) from found
+    return found
+
+
 class _Run(Measure):
     """The sum of what a meter says of the programs that a module is in and that reach it."""
 
@@ -99,7 +124,7 @@ class _Run(Measure):
 
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
-        self._known: dict[tuple[str, str, str], float | str] = {}
+        self._known: dict[tuple[str, ...], float | WorkloadError] = {}
 
     def score(self, result: Result) -> float:
         """Return the programs' cost with this object in them; an equal one is not run again.
@@ -114,19 +139,11 @@ class _Run(Measure):
 
     def _read(self, workload: Workload, result: CompilationResult) -> float:
         key = (workload.name, result.module, result.object_sha256)
-        if key not in self._known:
-            self._known[key] = self._run(workload, result)
-        if isinstance(known := self._known[key], str):
-            raise WorkloadError(known)
-        return known
+        return remembered(self._known, key, lambda: self._run(workload, result))
 
-    def _run(self, workload: Workload, result: CompilationResult) -> float | str:
-        """The reading, or why there is none."""
-        try:
-            with self._reach.programs.linked(workload, {result.module: result}) as program:
-                (reading,) = meter_named(self.meter).read(workload, [program])
-        except WorkloadError as error:
-            return str(error)
+    def _run(self, workload: Workload, result: CompilationResult) -> float:
+        with self._reach.programs.linked(workload, {result.module: result}) as program:
+            (reading,) = meter_named(self.meter).read(workload, [program])
         return reading.value
 
     def share(self) -> Measure:

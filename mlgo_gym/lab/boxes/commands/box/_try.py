@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mlgo_gym.base import OptionsError, TraceError
 from mlgo_gym.cli import Output
@@ -22,6 +22,8 @@ DESCRIPTION = (
     "print size, instructions and time of each, and whether it does what the program's own code "
     "does. LLVM's default is always tried."
 )
+_SHORTEST_NS: Final = 20
+"""What is shorter is too short for the clock; its instructions tell more."""
 EXAMPLE = "mlgo-gym box try boxes --policy always --policy never"
 
 
@@ -119,7 +121,10 @@ def _of_trace(boxes: BoxedProgram, box: Box, problem: Problem, folder: Path) -> 
 def _cells(row: _Row) -> tuple[str, str, str, str]:
     trial = row.trial
     instructions = "" if trial.instructions is None else f"{trial.instructions:,}"
-    time = "" if trial.nanoseconds is None else f"{trial.nanoseconds:,.1f}"
+    time = ""
+    if trial.nanoseconds is not None:
+        is_long = trial.nanoseconds >= _SHORTEST_NS
+        time = f"{trial.nanoseconds:,.1f}" if is_long else f"< {_SHORTEST_NS}"
     return f"{row.text_bytes:,}", instructions, time, "differ" if trial.difference else "equal"
 
 
