@@ -1,9 +1,11 @@
 """Boxes: what can be boxed, whether policies' code does the same, and what a trial takes.
 
 python -m benchmarks.boxes [--corpus DIR] [--workload NAME ...] [--functions N]
+python -m benchmarks.boxes --cover [--corpus DIR] [--workload NAME ...]
 python -m benchmarks.boxes --clean
 
-With ``--clean``, how long calls take in a box, beside the same calls in a loop of a program.
+With ``--cover``, only how many functions can be boxed. With ``--clean``, how long calls take in a
+box, beside the same calls in a loop of a program.
 """
 
 from __future__ import annotations
@@ -75,6 +77,22 @@ def look_at(corpus: Corpus, workload: str, most: int) -> None:
             kept.trial(program.image(kept.function, program.compiled(kept.function)), counted=True)
         rate = 60 * TRIES / (time.perf_counter() - start)
         print(f"  compiled, linked, tried and counted: {kept.function}, {rate:,.0f} times a minute")
+
+
+def cover(corpus: Corpus, workload: str) -> None:
+    """Say how many of the functions that are executed can be boxed at their median call."""
+    with BoxedProgram.of(corpus, workload) as program:
+        calls = program.calls()
+        refused: Counter[str] = Counter()
+        for box in program.boxes([(name, (calls[name] + 1) // 2) for name in calls]):
+            try:
+                _ = box.original
+            except MlgoGymError as error:
+                refused[REASON.sub("", str(error))] += 1
+            box.close()
+        count, boxed = len(calls), len(calls) - refused.total()
+        reasons = ", ".join(f"{reason} {number}" for reason, number in refused.most_common())
+        print(f"{workload}: {boxed:,} of {count:,} boxed ({boxed / count:.1%}); {reasons or 'all'}")
 
 
 def candidates(program: BoxedProgram, box: Box) -> Iterator[tuple[str, Image]]:
@@ -173,13 +191,17 @@ def main() -> None:
     parser.add_argument("--workload", action="append")
     parser.add_argument("--functions", type=int, default=0)
     parser.add_argument("--clean", action="store_true")
+    parser.add_argument("--cover", action="store_true")
     options = parser.parse_args()
     if options.clean:
         beside_clean()
         return
     corpus = Corpus.load(options.corpus)
     for name in find_workloads(corpus, options.workload or ()):
-        look_at(corpus, name, options.functions)
+        if options.cover:
+            cover(corpus, name)
+        else:
+            look_at(corpus, name, options.functions)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from corpus_tools import Clang, find_clang
-from corpus_tools.clang import compile_to_bitcode, corpus_command
+from corpus_tools.clang import compile_to_bitcode, corpus_command, link_image
 from corpus_tools.errors import CompileError, ToolchainError
+from mlgo_gym.corpus import read_elf
 
 Disassemble = Callable[[bytes], str]
 
@@ -201,3 +203,21 @@ def test_the_bitcode_is_not_optimised_yet(
     assert "call i32 @g(" in listing
     assert "minsize" in listing
     assert "optnone" not in listing
+
+
+def test_an_image_is_linked_for_its_addresses(clang22: Clang, tmp_path: Path) -> None:
+    source, made = tmp_path / "f.c", tmp_path / "f.o"
+    source.write_text("int g(int); int f(int x) { return g(x) + 1; }\n")
+    subprocess.run([clang22.path, "-O1", "-c", str(source), "-o", str(made)], check=True)
+    output, at = tmp_path / "image", 0x10000000
+    how: dict[str, Any] = {"entry": "f", "address": at}
+    link_image(clang22, made, output, **how, symbols={"g": at + 0x1234})
+    elf = read_elf(output.read_bytes())
+    assert elf is not None
+    assert elf.entrypoint == at
+    code = bytes(elf.get_content_from_virtual_address(at, 16))
+    call = code.index(0xE8)
+    target = at + call + 5 + int.from_bytes(code[call + 1 : call + 5], "little", signed=True)
+    assert target == at + 0x1234
+    with pytest.raises(CompileError, match=r"(?s)exited with 1: .*undefined reference to `g'"):
+        link_image(clang22, made, output, **how, symbols={})

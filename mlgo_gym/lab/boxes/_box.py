@@ -289,16 +289,7 @@ class Box:
         entries = {*self._frame.entries, self._registers.rip}
         with self._fork(image) as (process, entry):
             self._started(process, entry)
-            count, last = 0, 0
-            at = entry
-            while at != DONE:
-                # A repetition is no instruction more.
-                count += at != last and at not in entries
-                if count > most:
-                    return None
-                process.step()
-                last, at = at, process.rip
-            return count
+            return process.count_steps(DONE, skipped=entries, most=most)
 
     def _timed(self, image: Image | None, pages: list[int]) -> tuple[float | None, int]:
         """Nanoseconds of a call without those of the timer, and the number of calls."""

@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -66,7 +67,8 @@ class Run:
         self.process: Final = process
         self._started = started
         self._workload = workload
-        self.is_late = False
+        self._left_s: float = started.most_s
+        self._is_late = False
 
     def go_on(self, number: int = 0) -> Stop:
         """Go on to the next stop that is not a signal of the program's own.
@@ -74,17 +76,35 @@ class Run:
         Raises:
             WorkloadError: it has made a thread or a process, or runs too long.
         """
-        stop = self.process.run(number)
-        while stop.signal and stop.signal != signal.SIGTRAP:
-            stop = self.process.run(stop.signal)
+        with self.limited():
+            stop = self.process.run(number)
+            while stop.signal and stop.signal != signal.SIGTRAP:
+                stop = self.process.run(stop.signal)
         if stop.is_start:
             self.process.let_go()
             raise wrong(
                 self._workload, "expected a program of one thread, found that it starts one"
             )
-        if self.is_late:
+        if self._is_late:
             raise too_long(self._workload, self._started.most_s)
         return stop
+
+    @contextmanager
+    def limited(self) -> Iterator[None]:
+        """While the program runs: it is ended where it has run too long, in all."""
+        timer = threading.Timer(max(0.0, self._left_s), self._end)
+        start = time.monotonic()
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            self._left_s -= time.monotonic() - start
+
+    def _end(self) -> None:
+        self._is_late = True
+        with suppress(ProcessLookupError):
+            os.kill(self.process.pid, signal.SIGKILL)
 
     def break_at(self, address: int) -> None:
         """Stop where an address is executed."""
@@ -206,13 +226,6 @@ def traced(workload: Workload, path: Path) -> Iterator[Run]:
         stack.callback(process.kill)
         run = Run(process, started, workload)
 
-        def end() -> None:
-            run.is_late = True
-            os.kill(launcher.pid, signal.SIGKILL)
-
-        over = threading.Timer(started.most_s, end)
-        stack.callback(over.cancel)
-        over.start()
         gate.close()
         while (stop := process.wait_for(launcher.pid)).event != EXECUTED or not started.has_begun():
             if stop.status is not None:

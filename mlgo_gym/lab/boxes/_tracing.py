@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -200,6 +200,27 @@ class Tracee:
         """Execute one instruction, or one repetition of what a ``rep`` repeats."""
         _ptrace(_SINGLESTEP, self.pid)
         return self._waited()
+
+    def count_steps(self, until: int, *, skipped: Collection[int], most: int) -> int | None:
+        """Execute instructions up to an address, and count them; ``None`` if there are more.
+
+        Repetitions of what a ``rep`` repeats are one.
+
+        Args:
+            until: the address.
+            skipped: addresses of instructions that are not counted.
+            most: how many are counted at most.
+        """
+        pid, ptrace, wait = self.pid, _libc.ptrace, os.waitpid
+        count, last, at = 0, 0, self.rip
+        while at != until:
+            count += at != last and at not in skipped
+            if count > most:
+                return None
+            ptrace(_SINGLESTEP, pid, 0, 0)
+            wait(pid, _WALL)
+            last, at = at, ptrace(_PEEKUSER, pid, _RIP_OFFSET, 0)
+        return count
 
     def _waited(self) -> Stop:
         stop = self.wait_for(self.pid)

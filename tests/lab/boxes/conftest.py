@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -14,12 +15,12 @@ __all__ = ["corpus"]  # a fixture
 MakeBoxed = Callable[..., BoxedProgram]
 
 
-def described(said: str = "", more: str = "") -> str:
+def described(said: str = "", more: str = "", timeout_s: int = 5) -> str:
     return f"""
 sources = ["main.c"]
 [workload.w]
 about = "a program of a test"
-timeout_s = 5
+timeout_s = {timeout_s}
 stdout_sha256 = "{sha256(said)}"
 {more}
 """
@@ -30,8 +31,9 @@ def boxed(corpus: MakeCorpus) -> Iterator[MakeBoxed]:
     """The program of one module's C and of what drives it."""
     made: list[BoxedProgram] = []
 
-    def make(module: str, main: str, said: str = "", more: str = "") -> BoxedProgram:
-        made.append(BoxedProgram.of(corpus(described(said, more), {"m.c": module}, main), "w"))
+    def make(module: str, main: str, **settings: Any) -> BoxedProgram:
+        own = corpus(described(**settings), {"m.c": module}, main)
+        made.append(BoxedProgram.of(own, "w"))
         return made[-1]
 
     yield make

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 import pytest
 
@@ -11,6 +12,8 @@ from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize, Module, R
 from mlgo_gym.errors import WorkloadError
 from mlgo_gym.lab.boxes import BoxedProgram
 from mlgo_gym.lab.boxes import _box as box_module
+from mlgo_gym.lab.boxes._run import Counted
+from mlgo_gym.lab.boxes._tracing import Tracee
 from mlgo_gym.problems import PolicyLike, Problem
 from tests.lab.boxes.conftest import MakeBoxed, described
 from tests.lab.programs.conftest import MakeCorpus
@@ -237,7 +240,7 @@ def test_a_call_that_cannot_be_repeated(boxed: MakeBoxed, body: str, reason: str
     void f(void);
     int main(void) { if (!setjmp(place)) f(); return 0; }
     """
-    program = boxed(module, main, "x\n" if "puts" in body else "")
+    program = boxed(module, main)
     with pytest.raises(WorkloadError, match=rf"function 'f', call 1: .* found that it ({reason})"):
         _ = program.box("f").original
 
@@ -306,6 +309,20 @@ def test_a_program_that_does_not_end(boxed: MakeBoxed) -> None:
     assert box.trial(counted=True).instructions == 2
     with pytest.raises(WorkloadError, match="expected to end within 5 s, found it still running"):
         program.calls()
+
+
+def test_the_time_that_boxing_takes_is_not_the_programs(
+    boxed: MakeBoxed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = boxed(COUNTED, CALLS_F, timeout_s=1)
+    fork = Counted.boxed
+
+    def slowly(counted: Counted, number: int) -> Tracee:
+        time.sleep(1.1)
+        return fork(counted, number)
+
+    monkeypatch.setattr(Counted, "boxed", slowly)
+    assert program.box("f").trial().difference == ""
 
 
 def test_nothing_is_left(corpus: MakeCorpus) -> None:
