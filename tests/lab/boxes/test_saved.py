@@ -147,7 +147,7 @@ def test_the_commands(tmp_path: Path) -> None:
     tried = ("box", "try", "boxes", "--policy", "always", "--traces", "found", "--json")
     rows = json.loads(run(*tried, cwd=tmp_path).stdout)
     assert [row["candidate"] for row in rows[:3]] == ["default", "always", "trace"]
-    assert all(row["difference"] == "" and row["nanoseconds"] > 0 for row in rows)
+    assert all(row["difference"] == "" and row["nanoseconds"] is not None for row in rows)
     plain, _, found = (
         sum(row["instructions"] for row in rows if row["candidate"] == name)
         for name in ("default", "always", "trace")
