@@ -190,6 +190,9 @@ def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
 
 
 SLOW_EXAMPLES: Final = {
+    "boxes.md",
+    "mlgo_gym.lab.boxes._box.Box",
+    "mlgo_gym.lab.boxes._program.BoxedProgram",
     "mlgo_gym.lab.programs._check.check_workloads",
     "mlgo_gym.lab.tiers._check.check_recording",
     "mlgo_gym.lab.tiers._record.record_program",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from mlgo_gym.lab.boxes import BoxedProgram
+from mlgo_gym.lab.boxes._tracing import Tracee
 from tests.lab.programs.conftest import MakeCorpus, corpus, sha256
 
 __all__ = ["corpus"]  # a fixture
@@ -24,6 +27,19 @@ timeout_s = {timeout_s}
 stdout_sha256 = "{sha256(said)}"
 {more}
 """
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _traces() -> None:
+    """Containers may let no process be traced."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        Tracee.attach(process.pid)
+    except OSError as error:
+        pytest.skip(f"needs ptrace: {error.strerror}; give a container SYS_PTRACE")
+    finally:
+        process.kill()
+        process.communicate()
 
 
 @pytest.fixture
