@@ -40,7 +40,7 @@ _VARIABLE: Final = re.compile(
     r"(?P<words>(?:thread_local(?:\(\w+\))? |(?:local_)?unnamed_addr |addrspace\(\d+\) )*)"
     r"(?:externally_initialized )?(?P<kind>global|constant|alias|ifunc) "
 )
-_COMDAT: Final = re.compile(rf" comdat(?:\(\${NAME}\))?")
+_COMDAT: Final = re.compile(rf",? comdat(?:\(\${NAME}\))?")
 # What a definition may have after its attributes and a declaration may not.
 _ONLY_DEFINED: Final = re.compile(r" (?:gc |prefix |prologue |personality |!|\{$)")
 _DEFINITE: Final = frozenset(
@@ -51,7 +51,6 @@ _OWN: Final = re.compile(
     r"^(define|@(?:\"[^\"]*\"|[-\w$.]+) =) (?:(?:private|internal|linkonce_odr|linkonce|weak_odr"
     r"|weak|external|common|available_externally|dso_local|hidden|protected|local_unnamed_addr) )+"
 )
-_COMDAT_OF: Final = re.compile(r",? comdat(?:\([^)]*\))?")
 _OPENING: Final = {"[": "]", "{": "}", "<": ">", "(": ")"}
 
 
@@ -159,7 +158,7 @@ def _available(function: Function) -> str:
 
 def exported(line: str) -> str:
     """The line of a definition, which is visible everywhere and alone of its name."""
-    return _COMDAT_OF.sub("", _OWN.sub(r"\1 ", line))
+    return _COMDAT.sub("", _OWN.sub(r"\1 ", line))
 
 
 def variable_elsewhere(name: str, line: str) -> str:
@@ -186,7 +185,7 @@ def declaration(function: Function) -> str:
     tail = _COMDAT.sub("", rest[end:])
     if match := _ONLY_DEFINED.search(STRING.sub(_blank, tail)):
         tail = tail[: match.start()]
-    return f"declare {_exported(linkage)}{rest[:end]}{tail}"
+    return f"declare {_visibility(linkage)}{rest[:end]}{tail}"
 
 
 def variable_declaration(name: str, line: str) -> str:
@@ -197,7 +196,7 @@ def variable_declaration(name: str, line: str) -> str:
     variable = _VARIABLE.match(rest, head.end() if head else 0)
     if head is None or variable is None:
         return line
-    words = _exported(linkage) + head[0]
+    words = _visibility(linkage) + head[0]
     weak = "extern_weak" if linkage == "extern_weak" else "external"
     kind, start = variable["kind"], variable.end()
     type_text = rest[start : _type_end(rest, start)]
@@ -219,7 +218,7 @@ def _is_kept(line: str, function: Function) -> bool:
     return is_declaration or (" constant " in shape and not any(references(definition)))
 
 
-def _exported(linkage: str) -> str:
+def _visibility(linkage: str) -> str:
     return "hidden " if linkage in _LOCAL else ""
 
 
