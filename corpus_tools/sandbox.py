@@ -85,8 +85,10 @@ _CALLS: Final = {
 """Numbers of what a process may ask of the kernel that only computes, on x86-64 and AArch64."""
 _CLONE, _CLONE3, _CLONE_THREAD = (56, 220), (435, 435), 0x10000
 _PRLIMIT: Final = (302, 261)
+_COPY: Final = (_CLONE, 0x8011)
+"""With ``CLONE_PARENT | SIGCHLD`` alone, as branches are made."""
 _CHECKED_CALLS: Final = (
-    (_CLONE, 0x8011),  # with CLONE_PARENT | SIGCHLD alone, as branches are made
+    _COPY,
     (_PRLIMIT, 0),  # of itself, whose hard limits only fall
 )
 """Numbers of calls that are served where the first argument is exactly this."""
@@ -301,13 +303,24 @@ def _program_filter(
     yield from _answered(column, [_CLONE3], _REFUSE | errno.ENOSYS)
     other = _END if "processes" in fatal else _REFUSE | errno.EPERM
     if copies:
-        yield from _allowed(column, *_CHECKED_CALLS[0])
+        yield from _allowed(column, *_COPY)
     yield from _checked(column, _CLONE, (_ANY_BIT, _CLONE_THREAD), _ALLOW, other)
     # C libraries ask this machine's own services, if there are any.
     other = _END if "network" in fatal else _REFUSE | errno.EPERM
     yield from _checked(column, _SOCKET, (_EQUAL, _AF_UNIX), _REFUSE | errno.EACCES, other)
     yield from _checked(column, _PRLIMIT, (_EQUAL, 0), _ALLOW, _REFUSE | errno.EPERM)
     yield from _ending()
+
+
+def call_name(number: int) -> str:
+    """The name of a system call of x86-64 that this file knows, or its number.
+
+    >>> call_name(1), call_name(400)
+    ('write', 'number 400')
+    """
+    known = {numbers[0]: name for name, numbers in {**_CALLS, **_PROGRAM_CALLS}.items()}
+    known |= {_CLONE[0]: "clone", _CLONE3[0]: "clone3", _FATAL["processes"][0][0]: "fork"}
+    return known.get(number, f"number {number}")
 
 
 def _beginning(architecture: int) -> Iterator[bytes]:

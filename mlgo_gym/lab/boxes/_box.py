@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from corpus_tools.sandbox import call_name
 from mlgo_gym.base import WorkloadError
 from mlgo_gym.lab.boxes._area import AREA, BYTES, DATA, DONE, GADGET, LOOPS
 from mlgo_gym.lab.boxes._effects import (
@@ -30,7 +31,6 @@ from mlgo_gym.lab.boxes._effects import (
     stack_arguments_bytes,
 )
 from mlgo_gym.lab.boxes._image import Image, Symbols
-from mlgo_gym.lab.boxes._system_calls import name_of
 from mlgo_gym.lab.boxes._texts import NOP_BYTES
 from mlgo_gym.lab.boxes._timer import MOST_COPIES, RESULTS, START, timer_data
 from mlgo_gym.lab.boxes._tracing import PAGE, Registers, Stop, Tracee
@@ -178,7 +178,7 @@ class Box:
             instructions = self._counted(image, MOST_STEPS) if counted else None
             if timed:
                 nanoseconds, calls = self._timed(image, sorted(effects.memory))
-        return Trial(effects, other or "", instructions, nanoseconds, calls)
+        return Trial(effects, other, instructions, nanoseconds, calls)
 
     @cached_property
     def _original(self) -> Effects:
@@ -269,7 +269,7 @@ class Box:
         if stop.status is not None:
             return f"ends the program with {stop.status}"
         if stop.is_syscall:
-            return f"calls the system: {name_of(process.registers.orig_rax)}"
+            return f"calls the system: {call_name(process.registers.orig_rax)}"
         rip = process.rip
         found = ""
         if stop.signal == signal.SIGTRAP and rip - 1 == DONE:
@@ -342,13 +342,16 @@ class Box:
         """The rate of the processor's clock, by the system's."""
         with self._fork(None) as (process, _):
             process.call(GADGET, _PRCTL, _SET_TSC, _ENABLED)
-            self._timer(process, [])(LOOPS[0], 1)
-            marks = []
-            for _ in range(2):
-                self._timer(process, [])(LOOPS[0], 1)
-                marks.append((process.word(DATA + START), time.perf_counter_ns()))
-                time.sleep(_CALIBRATION_S)
-            (first, start), (last, end) = marks
+            run = self._timer(process, [])
+
+            def marked() -> tuple[int, int]:
+                run(LOOPS[0], 1)
+                return process.word(DATA + START), time.perf_counter_ns()
+
+            marked()  # the first is slow
+            first, start = marked()
+            time.sleep(_CALIBRATION_S)
+            last, end = marked()
             return (last - first) / (end - start)
 
     def _name(self, address: int) -> str:

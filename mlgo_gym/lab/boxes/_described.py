@@ -13,7 +13,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -53,7 +53,6 @@ class Described:
         opt_level: clang's level to compile candidates at; ``None`` takes each module's own.
         wanted: calls that are boxed where nothing else is asked for: function, number of the call
             and the hash of its effects.
-        modules: the names of the functions' modules, of what was saved.
     """
 
     workload: Workload
@@ -62,7 +61,6 @@ class Described:
     module_of: Callable[[str], Module]
     opt_level: str | None = None
     wanted: tuple[tuple[str, int, str], ...] = ()
-    modules: Mapping[str, str] = field(default_factory=dict)
 
 
 class Prepared:
@@ -264,7 +262,7 @@ def saved(folder: Path) -> Described:
         expected = f"expected the program of SHA-256 {about['program_sha256']}"
         raise _wrong(folder, f"{expected}, found {found}; record it again")
     return Described(
-        workload, own / PROGRAM, headers, lambda name: corpus[modules[name]], level, boxes, modules
+        workload, own / PROGRAM, headers, lambda name: corpus[modules[name]], level, boxes
     )
 
 

@@ -199,8 +199,8 @@ def difference(
     before: Callable[[int, int], bytes],
     name: Callable[[int], str],
     left: range,
-) -> str | None:
-    """What one call has done otherwise than another, if anything; the first of it.
+) -> str:
+    """What one call has done otherwise than another, the first of it; empty, if nothing.
 
     Args:
         expected: of the program's own code.
@@ -230,7 +230,7 @@ def difference(
                 place = address + 8 * number + first
                 found_ = f"expected {before_[first:].hex()}, found {after[first:].hex()}"
                 return f"memory at {place:#x} ({name(place)}): {found_}"
-    return None
+    return ""
 
 
 def _end(effects: Effects) -> str:

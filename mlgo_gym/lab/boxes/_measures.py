@@ -14,7 +14,7 @@ from corpus_tools.staging import WORKLOADS, digests_of
 from mlgo_gym.base import InternalError, ModuleError, WorkloadError
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.lab.boxes._box import MOST_STEPS, Box
-from mlgo_gym.lab.boxes._described import BOXES, saved
+from mlgo_gym.lab.boxes._described import BOXES
 from mlgo_gym.lab.boxes._program import BoxedProgram
 from mlgo_gym.lab.programs import remembered
 from mlgo_gym.llvm import CompilationResult
@@ -29,14 +29,13 @@ class RecordedBoxes(AbstractContextManager["RecordedBoxes"]):
     """
 
     def __init__(self, corpus: Corpus) -> None:
-        modules = saved(corpus.folder).modules
         self.program: Final = BoxedProgram.load(corpus.folder)
         self._alone = threading.Lock()
         self._users = 1
         self.of: Final[defaultdict[str, list[Box]]] = defaultdict(list)
         try:
             for box in self.program.recorded():
-                self.of[modules[box.function]].append(box)
+                self.of[self.program.module(box.function).name].append(box)
         except BaseException:
             self.program.close()
             raise

@@ -200,6 +200,17 @@ class BoxedProgram(AbstractContextManager["BoxedProgram"]):
         calls = [(*each, sha256) for each, sha256 in zip(wanted, effects, strict=True)]
         write(replace(self._described, wanted=tuple(calls)), Path(folder), self._compiler)
 
+    def no_call(self, function: str, call: int, made: int) -> WorkloadError:
+        """The error of a call that does not come.
+
+        Args:
+            function: its name.
+            call: the number of the call.
+            made: how many there are.
+        """
+        found = f"expected call {call:,}, found {made:,}"
+        return wrong(self.workload, f"function {function!r}: {found}")
+
     def symbol(self, name: str) -> str:
         """The function of a name, or the only one that had the name in its module.
 
@@ -366,7 +377,9 @@ class BoxedProgram(AbstractContextManager["BoxedProgram"]):
             while pending:
                 at = self._next(run, counted)
                 if at is None:
-                    raise self._lacking(counted, *next(iter(pending.items())))
+                    number, calls = next(iter(pending.items()))
+                    name = self.functions[number]
+                    raise self.no_call(name, calls[0], counted.calls(number))
                 name, call = self.functions[at], pending[at].pop(0)
                 found[name, call] = self._box(counted.boxed(at), name, call)
                 self._boxes.append(found[name, call])
@@ -376,11 +389,6 @@ class BoxedProgram(AbstractContextManager["BoxedProgram"]):
                     del pending[at]
                     counted.stop_never(at)
         return [found[each] for each in wanted]
-
-    def _lacking(self, counted: Counted, number: int, calls: Sequence[int]) -> WorkloadError:
-        """The error of a program that ends before a call that is wanted."""
-        found = f"expected call {calls[0]:,}, found {counted.calls(number):,}"
-        return wrong(self.workload, f"function {self.functions[number]!r}: {found}")
 
     def _next(self, run: Run, counted: Counted) -> int | None:
         """Go on to the next call that is wanted; ``None`` at the program's end."""

@@ -26,10 +26,8 @@ def add_options(add: shared.Options) -> None:
     add("--workload", "NAME", "which, of the one corpus that is given", required=True)
     what = "as 'box calls' prints it, or as the source has it; repeat for more (default: all that "
     add("--function", "NAME", what + "are called and can be boxed)", many=True)
-    what = (
-        "a number, the first is 1; median, the one in the middle; or representative, of 16 calls "
-    )
-    what += "the 4 that differ most; repeat for more (default: median)"
+    what = "a number, the first is 1; median, the one in the middle; or representative, of 16 "
+    what += "calls the 4 that differ most; repeat for more (default: median)"
     add("--call", "WHICH", what, many=True, type=_call)
     add.opt_level()
     add("--output", "DIR", "the folder", required=True)
@@ -77,31 +75,34 @@ def run(options: argparse.Namespace, output: Output) -> int:
 def _wanted(
     program: BoxedProgram, calls: dict[str, int], names: list[str], which: list[Any]
 ) -> tuple[list[tuple[str, int]], list[str]]:
-    """The calls that are boxed, and why others are not."""
-    wanted: list[tuple[str, int]] = []
-    refused: list[str] = []
-    for name in names or calls:
+    """The calls that are boxed, and why others are not: of a function all calls, or none."""
+    asked: dict[str, list[int]] = {}
+    refused: dict[str, WorkloadError] = {}
+    for name in dict.fromkeys(names or calls):
         count = calls.get(name, 0)
         if not count:
             raise OptionsError(f"function {name!r}: expected one that is called, found no call")
         try:
-            wanted += dict.fromkeys(
-                (name, call) for each in which for call in _numbers(program, name, each, count)
-            )
+            numbers = (call for each in which for call in _numbers(program, name, each, count))
+            asked[name] = list(dict.fromkeys(numbers))
         except WorkloadError as error:
-            if names:
-                raise
-            refused.append(str(error))
-    return wanted, refused
+            refused[name] = error
+    wanted = [(name, call) for name, numbers in asked.items() for call in numbers]
+    for box in program.boxes(wanted):
+        try:
+            _ = box.original
+        except WorkloadError as error:
+            refused.setdefault(box.function, error)
+        box.close()
+    if names and refused:
+        raise next(refused[name] for name in names if name in refused)
+    return [each for each in wanted if each[0] not in refused], [str(e) for e in refused.values()]
 
 
 def _numbers(program: BoxedProgram, name: str, which: int | str, count: int) -> list[int]:
     if which == _REPRESENTATIVE:
         return program.representative(name, count)
     call = (count + 1) // 2 if which == _MEDIAN else int(which)
-    box = program.box(name, call)
-    try:
-        _ = box.original
-    finally:
-        box.close()
+    if call > count:
+        raise program.no_call(name, call, count)
     return [call]
