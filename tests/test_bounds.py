@@ -29,7 +29,7 @@ from mlgo_gym.lab.cluster import _cluster, _executor, _nodes
 from mlgo_gym.lab.cluster import _worker as scale_worker
 from mlgo_gym.lab.insight import _timeline
 from mlgo_gym.lab.programs import _file, _running
-from mlgo_gym.lab.tiers import _host, _recording
+from mlgo_gym.lab.tiers import _jit, _recording
 from mlgo_gym.lab.tuning import _triplets, _tune_scores
 from mlgo_gym.llvm import _compiler as llvm_compiler
 from mlgo_gym.llvm import _limits, _request
@@ -132,7 +132,7 @@ BYTES = {
 }
 NUMBERS = {
     "functions of a program whose tiers are recorded": _recording._MOST_FUNCTIONS,
-    "its events": _host._MOST_EVENTS,
+    "its events": _jit.MOST_EVENTS,
     "functions of a program that is boxed": _area.MOST_FUNCTIONS,
     "instructions of a boxed call that are counted": _box.MOST_STEPS,
     "decisions that `--timeline` draws": _timeline.MOST_DECISIONS,

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from mlgo_gym.lab.boxes._tracing import PAGE, Registers
+from mlgo_gym.llvm import Signature
 
 _KEPT: Final = ("rbx", "rbp", "r12", "r13", "r14", "r15")
 _WORDS: Final = struct.Struct(f"<{PAGE // 8}Q")
@@ -77,7 +78,7 @@ def returned(header: str, registers: Registers, floats: bytes) -> bytes:
     integers = iter(_INTEGERS)
     vectors = 0
     found = b""
-    for kind in _flat(_result_type(header)):
+    for kind in _flat(Signature.read(header).result):
         size = _integer_bits(kind)
         if size:
             name = next(integers, None)
@@ -104,20 +105,6 @@ def _vector_bytes(kind: str) -> int:
         element = _FLOATS.get(match[2]) or _integer_bits(match[2]) // 8
         return min(_XMM_BYTES, int(match[1]) * element)
     return _FLOATS.get(kind, 0)
-
-
-def _result_type(header: str) -> str:
-    """The type before the name; attributes stand before it."""
-    text = header.partition("@")[0].rstrip()
-    closing = {"}": "{", ">": "<", "]": "["}.get(text[-1:])
-    if closing is None:
-        return text.rpartition(" ")[2]
-    depth = 0
-    for place in range(len(text) - 1, -1, -1):
-        depth += (text[place] == text[-1]) - (text[place] == closing)
-        if not depth:
-            return text[place:]
-    return ""
 
 
 def _flat(kind: str) -> Iterator[str]:

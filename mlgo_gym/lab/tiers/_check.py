@@ -10,8 +10,8 @@ from typing import Any, Final
 from mlgo_gym.base import WorkloadError
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.lab.programs import check_machine
-from mlgo_gym.lab.tiers._record import JitProgram, marks_of
-from mlgo_gym.lab.tiers._recording import Recording
+from mlgo_gym.lab.tiers._jit_program import JitProgram
+from mlgo_gym.lab.tiers._recording import CACHED, ENTER, ENTERED, Recording
 from mlgo_gym.lab.tiers._replay import Replay
 from mlgo_gym.lab.tiers._schedules import TierPolicy, schedule_named, sometimes
 
@@ -78,13 +78,17 @@ def check_recording(
                 f"{recording.program_sha256[:12]}, found {program.sha256[:12]}; record it again"
             )
         called = [program.functions.index(name) for name in recording.functions]
-        marks = marks_of([[called[f], *rest] for f, *rest in recording.events.tolist()])
+        program.special = [
+            (called[f], place, own[: min(count, CACHED[-1])])
+            for f, place, count, *own in recording.values.tolist()
+        ]
+        program.kept = [(called[f], block) for f, block in recording.kept.tolist()]
         numbers = random.Random(seed)  # noqa: S311 - not for secrets
         chosen: list[tuple[str, TierPolicy]] = [(name, schedule_named(name)) for name in policies]
         chosen += [(f"random {i}", sometimes(numbers, RANDOM_SHARE, 1)) for i in range(schedules)]
         for name, policy in chosen:
             replay, plan = _planned(recording, policy, called)
-            counted = program.counts(marks, plan=plan)["total"]
+            counted = program.executed(plan=plan)["total"]
             runs = [program.timed(plan=plan) for _ in range(timings)]
             measured = min((each.seconds + sum(each.costs.values()) for each in runs), default=0.0)
             yield CheckedSchedule(name, replay.instructions, counted, replay.total_s, measured)
@@ -95,10 +99,12 @@ def _planned(
 ) -> tuple[Replay, list[Any]]:
     """A replay under a policy, and its decisions as a program's host takes them."""
     replay = Replay(recording)
-    plan = []
+    plan: list[Any] = []
     while not replay.is_over:
-        tier = policy(replay)
-        if tier:
-            plan.append([[called[replay.function], replay.kind, replay.power], tier])
-        replay.decide(tier)
+        decision, function = policy(replay), replay.function
+        asked = [called[function], replay.kind, replay.power]
+        replay.decide(decision)
+        if decision:
+            version = ENTERED if decision == ENTER else replay.tier[function]
+            plan.append([asked, version])
     return replay, plan

@@ -13,7 +13,13 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from mlgo_gym.base import OptionsError, UsageError
-from mlgo_gym.lab.tiers._recording import TIERS, Recording
+from mlgo_gym.lab.tiers._recording import (
+    CACHED,
+    DECISIONS,
+    GUARD,
+    SPECIAL,
+    Recording,
+)
 from mlgo_gym.lab.tiers._replay import Replay
 from mlgo_gym.lab.tiers._schedules import TierPolicy, oracle_s, played, schedule_named
 
@@ -21,31 +27,40 @@ SAMPLE_RECORDING: Final = Path(__file__).with_name("sample") / "json.npz"
 """A recording of the sample corpus's program, which ships."""
 
 FEATURES: Final = (
-    "is_back_edge",
+    "kind",
     "tier",
     "wanted_tier",
     "queue",
+    "values",
     "calls",
     "back_edges",
+    "failures",
     "size",
     "spent",
     "since_last",
     "cost_O1",
     "cost_O2",
     "cost_O3",
+    "cost_enter",
+    "cost_specialise",
+    "cost_prune",
     "now",
     "compiled",
 )
 """The features that `TierUpEnv` observes, in its order.
 
-``is_back_edge``, ``tier``, ``wanted_tier`` and ``queue`` are as `Replay` has them; ``calls``,
-``back_edges`` and ``size`` (of LLVM's IR) are log2(1 + count); the others are seconds of the
-function (``spent``, ``since_last``, ``cost_...``) and of the whole program (``now``, and what has
-been ``compiled``), as log2(1 + microseconds).
+``kind`` is 0 at calls, 1 at jumps back and 2 where a guard failed; ``tier``, ``wanted_tier`` (4
+for specialised code, 5 for pruned), ``queue`` and ``values`` are as `Replay` has them; ``calls``,
+``back_edges``, ``failures`` and ``size`` (of LLVM's IR) are log2(1 + count); the others are
+seconds of the function (``spent``, ``since_last``, ``cost_...``, 0 where the decision is not
+allowed now) and of the whole program (``now``, and what has been ``compiled``), as
+log2(1 + microseconds).
 """
 
 _PLAIN: Final = FEATURES.index("calls")
 _HIGHEST: Final = 64
+_SHOWN: Final = (*range(SPECIAL), *[SPECIAL] * len(CACHED), SPECIAL + 1, -1)
+"""Versions as an observation has them; the last is of a function before its first call."""
 _NOTHING: Final = (0.0,) * len(FEATURES)
 _Observation = NDArray[np.float32]
 
@@ -54,9 +69,12 @@ class TierUpEnv(gymnasium.Env[_Observation, np.int64]):
     """When to compile: a dynamic compiler's decisions over a recorded program.
 
     An episode is a run of one program. A step is an event of a function: the count of its calls,
-    or of its jumps back while it runs at O0, reaches a power of two. Actions: 0 goes on, 1 to 3
-    compile the function at O1 to O3. An action that is not allowed (`action_masks`) goes on, and is
-    counted. No process runs: the program was recorded once at every tier, and is replayed exactly.
+    of its jumps back while it runs at O0, or of calls that its specialised code does not know,
+    reaches a power of two. Actions: 0 goes on, 1 to 3 compile the function at O1 to O3, 4 enters
+    the loop that runs (on-stack replacement), 5 specialises the function on the values that an
+    argument has had, 6 prunes it to the blocks that it has reached, 7 drops such code for O0's. An
+    action that is not allowed (`action_masks`) goes on, and is counted. No process runs: the
+    program was recorded once, and is replayed exactly.
 
     The reward of a step is minus the seconds until the next, divided by those of the whole run
     under the baseline; the last step adds 1. So the sum of an episode is the part of the baseline's
@@ -75,7 +93,7 @@ class TierUpEnv(gymnasium.Env[_Observation, np.int64]):
     >>> env = TierUpEnv()
     >>> observation, info = env.reset(seed=1)
     >>> observation.shape, str(info["function"])
-    ((14,), 'main')
+    ((20,), 'main')
     >>> env.close()
     """
 
@@ -95,7 +113,7 @@ class TierUpEnv(gymnasium.Env[_Observation, np.int64]):
         self._threads = threads
         self._replays = {name: Replay(each, threads) for name, each in self.recordings.items()}
         self._bounds: dict[str, tuple[float, float]] = {}
-        self.action_space = spaces.Discrete(len(TIERS))
+        self.action_space = spaces.Discrete(len(DECISIONS))
         high = np.full(len(FEATURES), _HIGHEST, np.float32)
         self.observation_space = spaces.Box(np.full(len(FEATURES), -1, np.float32), high)
         self._order: list[str] = []
@@ -149,7 +167,7 @@ class TierUpEnv(gymnasium.Env[_Observation, np.int64]):
         replay = self.replay
         return seen([observed(replay)])[0], reward, replay.is_over, False, self.info()
 
-    def answer(self, tier: int) -> float:
+    def answer(self, decision: int) -> float:
         """Answer the event, and return the reward; for whoever observes it itself.
 
         Raises:
@@ -159,12 +177,12 @@ class TierUpEnv(gymnasium.Env[_Observation, np.int64]):
         replay = self._replay
         if replay is None or replay.is_over:
             raise UsageError("step: expected an episode, found none; call reset")
-        if not 0 <= tier < len(TIERS):
-            raise OptionsError(f"action: expected 0 to {len(TIERS) - 1}, found {tier!r}")
-        if not replay.is_allowed(tier):
+        if not 0 <= decision < len(DECISIONS):
+            raise OptionsError(f"action: expected 0 to {len(DECISIONS) - 1}, found {decision!r}")
+        if not replay.is_allowed(decision):
             self._refused += 1
-            tier = 0
-        replay.decide(tier)
+            decision = 0
+        replay.decide(decision)
         now_s = replay.total_s
         elapsed, self._last_s = now_s - self._last_s, now_s
         return -elapsed / self._baseline_s + replay.is_over
@@ -177,14 +195,14 @@ class TierUpEnv(gymnasium.Env[_Observation, np.int64]):
         return made
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Which actions are allowed now, as sb3-contrib's MaskablePPO asks for it; shape ``(4,)``.
+        """Which actions are allowed now, as sb3-contrib's MaskablePPO asks for it; shape ``(8,)``.
 
         Raises:
             UsageError: there is no episode.
         """
         if self._replay is None:
             raise UsageError("action_masks: expected an episode, found none; call reset")
-        return np.array([self._replay.is_allowed(tier) for tier in range(len(TIERS))])
+        return np.array([self._replay.is_allowed(each) for each in range(len(DECISIONS))])
 
     @property
     def replay(self) -> Replay:
@@ -227,27 +245,33 @@ def observed(replay: Replay) -> tuple[float, ...]:
         return _NOTHING
     function, now = replay.function, replay.now_s
     costs = replay.costs[function]
+    enter, specialise, prune = replay.more_costs_s()
     last, replay.last_s[function] = replay.last_s[function], now
     return (
-        replay.kind,
-        replay.tier[function],
-        replay.wanted[function],
+        min(replay.kind, GUARD),
+        _SHOWN[replay.tier[function]],
+        _SHOWN[replay.wanted[function]],
         replay.queue,
+        replay.values[function],
         replay.calls[function],
         replay.backs[function],
+        replay.failures[function],
         replay.sizes[function],
         1e6 * replay.spent_s[function],
         1e6 * (now - last),
         1e6 * costs[1],
         1e6 * costs[2],
         1e6 * costs[3],
+        1e6 * enter,
+        1e6 * specialise,
+        1e6 * prune,
         1e6 * now,
         1e6 * replay.compiled_s,
     )
 
 
 def seen(rows: Sequence[tuple[float, ...]]) -> _Observation:
-    """Make observations of raw values; shape ``(rows, 14)``."""
+    """Make observations of raw values; shape ``(rows, 20)``."""
     made = np.array(rows)
     made[:, _PLAIN:] = np.log2(1 + made[:, _PLAIN:])
     found: _Observation = np.minimum(made, _HIGHEST).astype(np.float32)

@@ -1,207 +1,42 @@
-"""Recording a program: it is split, and run under a JIT in the sandbox once for each number."""
+"""Recording a program: it is split, and run under a JIT once for each number that is asked."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, replace
-from functools import cached_property
-from pathlib import Path
-from typing import Any, Final
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from corpus_tools.errors import CorpusToolsError
-from corpus_tools.scratch import scratch_folder
-from corpus_tools.workloads import compile_workload
-from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus
-from mlgo_gym.lab.programs import (
-    ProgramRun,
-    Programs,
-    Way,
-    check_machine,
-    compare_output,
-    run_program,
-    wrong,
+from mlgo_gym.corpus import Corpus
+from mlgo_gym.lab.programs import check_machine
+from mlgo_gym.lab.tiers._jit_program import JitProgram
+from mlgo_gym.lab.tiers._recording import (
+    BACK_EDGE,
+    CACHED,
+    CALL,
+    ENTERED,
+    GUARD,
+    PROFILED,
+    PRUNED,
+    RESTED,
+    RESTS,
+    SPECIAL,
+    TIERS,
+    VERSIONS,
+    Recording,
 )
-from mlgo_gym.lab.tiers._recording import TIERS, Recording
 from mlgo_gym.llvm import embedded_version
 
-_HOST: Final = "mlgo_gym.lab.tiers._host"
-_LOADER: Final = Path("/lib64/ld-linux-x86-64.so.2")
-_SYSTEM: Final = ("/usr/lib", "/usr/lib64", "/lib", "/lib64", "/etc")
-_SLOWDOWN: Final = 30
-_MORE_BYTES: Final = 4 << 30
 _REPEATS: Final = 2
-_OTHER_CALLS: Final = (
-    "expected the same calls in each run and at each tier, found that {}; it may look at a clock, "
-    "or at addresses"
-)
-
-
-def _way() -> Way:
-    """The way to run Python, with this package, in the sandbox of programs."""
-    folders = {Path(each).resolve() for each in (*sys.path, sys.prefix, sys.base_prefix) if each}
-    folders |= {Path(__file__).resolve().parents[3], *map(Path, _SYSTEM)}
-    return Way(
-        prefix=(sys.executable, "-I", "-m", _HOST, "{log}"),
-        executable=(Path(sys.executable).resolve(), _LOADER.resolve()),
-        readable=tuple(sorted(each for each in folders if each.is_dir())),
-        slowdown=_SLOWDOWN,
-        more_bytes=_MORE_BYTES,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """The times of a run under the JIT.
-
-    Attributes:
-        seconds: of the processor, in the program's code.
-        costs: seconds of the processor to compile functions while it waited, by function and tier.
-    """
-
-    seconds: float
-    costs: Mapping[tuple[int, int], float]
-
-
-class JitProgram(AbstractContextManager["JitProgram"]):
-    """A program in units of one function, which a JIT compiles while it runs.
-
-    Args:
-        corpus: whose modules it is linked of.
-        workload: the name of the one that says how it is run.
-        rounds: how often ``main`` is called, one call after the other.
-        stdout_sha256: what several rounds must write; what the first run does, if empty.
-
-    Raises:
-        WorkloadError: the workload cannot be used, or the program cannot be split.
-        ToolchainError: there is no clang to compile what drives the modules with.
-    """
-
-    def __init__(
-        self, corpus: Corpus, workload: str, rounds: int = 1, stdout_sha256: str = ""
-    ) -> None:
-        with Programs(corpus, [workload]) as programs:
-            self.workload: Final = programs.workloads[workload]
-            modules = [corpus[name].data for name in programs.modules(workload)]
-            self._clang = programs.clang
-        is_sample = corpus.folder == SAMPLE_CORPUS
-        package = "sample" if is_sample else corpus.folder.resolve().name
-        self.name: Final = f"{package}/{workload}"
-        self._rounds = rounds
-        self.stdout_sha256 = stdout_sha256
-        self._stack = ExitStack()
-        self._folder = self._stack.enter_context(scratch_folder())
-        try:
-            self.units: Final = self._split(modules)
-        except BaseException:
-            self.close()
-            raise
-        self.functions: Final = tuple(each["name"] for each in self.units["functions"])
-
-    def close(self) -> None:
-        """Remove all files."""
-        self._stack.close()
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @cached_property
-    def _line(self) -> str:
-        """The units as the host is told them, in each run alike."""
-        return json.dumps(self.units, sort_keys=True)
-
-    @property
-    def sha256(self) -> str:
-        """The hash of the units, in hexadecimal digits."""
-        return hashlib.sha256(self._line.encode()).hexdigest()
-
-    def events(self) -> dict[str, Any]:
-        """Run it at O0, and note each function's powers of two."""
-        return self._run({"tier": 0}, counting=True, events=True)
-
-    def counts(
-        self, marks: Sequence[Sequence[int]], tier: int = 0, plan: Sequence[Any] = ()
-    ) -> dict[str, Any]:
-        """Run it, and count what activations that begin in each interval execute.
-
-        Args:
-            marks: the call that each interval begins at, then function, kind and power.
-            tier: of functions' first code.
-            plan: what is compiled at which event: function, kind and power, and the tier.
-
-        Raises:
-            WorkloadError: it did something else, or other calls than marked.
-        """
-        job = {"tier": tier, "marks": marks, "plan": plan}
-        return self._run(job, counting=True, events=False)
-
-    def timed(self, tier: int = 0, plan: Sequence[Any] = ()) -> Observed:
-        """Run it without counting."""
-        found = self._run({"tier": tier, "plan": plan}, counting=False, events=True)
-        return Observed(found["seconds"], {(f, tier): s for f, tier, s in found["costs"]})
-
-    def check_calls(self, expected: int, found: int) -> None:
-        """See that a run had as many calls as another.
-
-        Raises:
-            WorkloadError: it had not.
-        """
-        if found != expected:
-            raise wrong(
-                self.workload, _OTHER_CALLS.format(f"one makes {expected}, another {found}")
-            )
-
-    def _split(self, modules: Sequence[bytes]) -> dict[str, Any]:
-        workload = self.workload
-        try:
-            sources = compile_workload(workload, self._folder, self._clang, workload.folder)
-        except CorpusToolsError as error:
-            raise wrong(self.workload, str(error)) from error
-        linked = [*modules, *(path.read_bytes() for path in sources)]
-        words = [base64.b64encode(each).decode() for each in linked]
-        found = self._ask(json.dumps({"modules": words}), runs=False)
-        if "problem" in found:
-            raise wrong(self.workload, found["problem"])
-        return found
-
-    def _run(self, job: dict[str, Any], *, counting: bool, events: bool) -> dict[str, Any]:
-        how = {"counting": counting, "events": events}
-        job |= {"rounds": self._rounds, "exit_status": self.workload.exit_status}
-        return self._ask(json.dumps(how), self._line, json.dumps(job))
-
-    def _compare(self, run: ProgramRun) -> None:
-        """See that it wrote what it must; further rounds what they wrote first, at O0."""
-        expected = self.workload.stdout_sha256
-        if self._rounds > 1:
-            expected = self.stdout_sha256 = self.stdout_sha256 or run.stdout_sha256
-        compare_output(replace(self.workload, stdout_sha256=expected), run)
-
-    def _ask(self, *lines: str, runs: bool = True) -> dict[str, Any]:
-        """Ask the host; where the program runs, check that it does what its workload says."""
-        workload = self.workload if runs else replace(self.workload, exit_status=0)
-        job = self._folder / "job"
-        job.write_text("".join(f"{each}\n" for each in lines), encoding="utf-8")
-        run = run_program(workload, job, _way(), check_output=False)
-        try:
-            found = json.loads(run.log)
-        except ValueError as error:
-            raise wrong(
-                self.workload,
-                "expected to end by 'exit' or at the end of 'main', found that it ended otherwise",
-            ) from error
-        if not isinstance(found, dict):
-            raise wrong(self.workload, f"expected a record, found {type(found).__name__}")
-        if found.get("wrong"):
-            raise wrong(self.workload, _OTHER_CALLS.format(found["wrong"]))
-        if runs:
-            self._compare(run)
-        return found
+_LEAST_ENTERED: Final = 10
+"""The power of two of the jumps back from which on loops are entered."""
+_LEAST_SPECIALISED: Final = 64
+"""Calls of a function that can be specialised."""
+_MOST_OTHERS: Final = 10
+"""One in so many of its calls may have another value than the first ones."""
 
 
 def record_program(
@@ -213,7 +48,8 @@ def record_program(
 ) -> Recording:
     """Record a program: its events, its instructions at each tier, and what compiling costs.
 
-    It runs 13 times: for its events, to count at each of four tiers, and to be timed twice at each.
+    It runs some 20 to 40 times: for its events and values, to count in each version, to enter its
+    loops at each power of two, and to be timed twice at each tier.
 
     Args:
         corpus: whose modules it is linked of.
@@ -236,26 +72,44 @@ def record_program(
     with JitProgram(corpus, workload, rounds) as program:
         progress("looking for events")
         found = program.events()
-        marks = marks_of(found["events"])
-        tables = []
-        for tier, name in enumerate(TIERS):
-            progress(f"counting at {name}")
-            counted = program.counts(marks, tier)
-            program.check_calls(found["calls"], counted["calls"])
-            tables.append({(i - 1, f): n for i, f, n in counted["counts"]})
-        called = sorted({function for function, *_ in found["events"]})
-        seconds, compile_s = [], []
-        for tier, name in enumerate(TIERS):
-            progress(f"timing {name}")
-            runs = [program.timed(tier) for _ in range(_REPEATS)]
-            seconds.append(min(each.seconds for each in runs))
-            compile_s.append([min(each.costs[f, tier] for each in runs) for f in called])
-        per, library = _fitted([sum(each.values()) for each in tables], seconds)
+        progress("watching values and blocks")
+        watched = program.watched()
+        values = _specialisable(found["events"], watched)
+        program.special = [(f, place, own) for f, place, _, own, _ in values]
+        program.kept = watched["kept"]
+        progress("looking for blocks that are reached late")
+        guards = [*_failures(values), *_reached_late(program)]
+        events, place_of = _merged(found["events"], guards)
+        entries = [
+            _Entry(i, f, power, loop)
+            for i, (f, kind, power, _, loop) in enumerate(events)
+            if kind == BACK_EDGE and loop >= 0 and power >= _LEAST_ENTERED
+        ]
+        tables, entered = _counted(
+            program, events, found["calls"], values, entries=entries, progress=progress
+        )
+        called = sorted({function for function, *_ in events})
+        seconds, costs = _timed(program, values, entries, progress)
+        per, library = _fitted([sum(each.values()) for each in tables[: len(TIERS)]], seconds)
         number = {function: place for place, function in enumerate(called)}
         places = sorted(set().union(*tables))
-        counts = [[i, number[f], *(each.get((i, f), 0) for each in tables)] for i, f in places]
-        spent = [[i - 1, number[f], n] for i, f, n in found["spent"]]
         units = program.units["functions"]
+        rows = {
+            "events": [[number[f], *rest[:3]] for f, *rest in events],
+            "counts": [
+                [i, number[f], *(each.get((i, f), 0) for each in tables)] for i, f in places
+            ],
+            "spent": [[place_of[i - 1], number[f], n] for i, f, n in found["spent"]],
+            "entries": [*zip([each.event for each in entries], entered, strict=True)],
+            "values": [[number[f], place, n, *own] for f, place, n, own, _ in values],
+            "kept": [[number[f], block] for f, block in program.kept],
+        }
+        widths = (4, 2 + len(VERSIONS), 3, 2, 3 + CACHED[-1], 2)
+        arrays = {
+            name: np.array(own, np.int64).reshape(-1, width)
+            for (name, own), width in zip(rows.items(), widths, strict=True)
+        }
+        versions = range(len(VERSIONS))
         return Recording(
             program=program.name,
             rounds=rounds,
@@ -264,13 +118,177 @@ def record_program(
             program_sha256=program.sha256,
             functions=tuple(program.functions[each] for each in called),
             sizes=np.array([units[each]["instructions"] for each in called], np.int64),
-            events=np.array([[number[f], k, p, c] for f, k, p, c in found["events"]], np.int64),
-            counts=np.array(counts, np.int64).reshape(-1, 6),
-            spent=np.array(spent, np.int64).reshape(-1, 3),
-            compile_s=np.array(compile_s),
+            **arrays,
+            compile_s=np.array([[costs.get((f, each), 0.0) for f in called] for each in versions]),
+            entry_s=np.array([costs[each.function, RESTS + each.loop] for each in entries]),
             seconds_per_instruction=per,
             library_s=library,
         )
+
+
+class _Entry(NamedTuple):
+    """An event at which a loop is entered: its number, and what it is about."""
+
+    event: int
+    function: int
+    power: int
+    loop: int
+
+
+_Values = tuple[int, int, int, list[int], list[tuple[int, int, int]]]
+"""A function, the place of an argument, how many values it has, the first of them, and the events
+of its guards: the place in `CACHED`, the power, and the call."""
+
+
+def _specialisable(events: Sequence[Sequence[int]], watched: Mapping[str, Any]) -> list[_Values]:
+    """Functions that are called often, and the argument of each that has the fewest values."""
+    calls: dict[int, int] = {}
+    for function, kind, power, *_ in events:
+        if kind == CALL:
+            calls[function] = 1 << power
+    found: dict[int, _Values] = {}
+    room = CACHED[-1]
+    for function, place, count, *words in watched["values"]:
+        others = words[room + CACHED.index(room)]
+        many = calls.get(function, 0)
+        if many < _LEAST_SPECIALISED or others * _MOST_OTHERS > many:
+            continue
+        own = count + (others > 0)
+        if function not in found or own < found[function][2]:
+            found[function] = function, place, own, words[:room], []
+    for function, place, cached, many, call in watched["later"]:
+        if function in found and found[function][1] == place:
+            found[function][4].append((cached, many.bit_length() - 1, call))
+    return [found[function] for function in sorted(found)]
+
+
+def _failures(values: Sequence[_Values]) -> Iterator[tuple[int, int, int, int, int]]:
+    """Events of the guards of specialised code."""
+    for function, _, _, _, own in values:
+        yield from ((function, GUARD + cached, power, call, -1) for cached, power, call in own)
+
+
+def _reached_late(program: JitProgram) -> list[Sequence[int]]:
+    """Events of the guards of pruned code, in a run where all such functions have it at once."""
+    if not program.kept:
+        return []
+    functions = sorted({function for function, _ in program.kept})
+    plan = [[[function, CALL, PROFILED], PRUNED] for function in functions]
+    events = program.executed(plan=plan)["events"]
+    return [each for each in events if each[1] == GUARD + PRUNED - SPECIAL]
+
+
+def _merged(
+    events: Sequence[Sequence[int]], guards: Sequence[Sequence[int]]
+) -> tuple[list[Sequence[int]], list[int]]:
+    """Events with those of guards, and the places that the former have among them.
+
+    A guard fails in its call: behind the event of the call, and before jumps back in it.
+    """
+    order = {CALL: 0, BACK_EDGE: 2}
+    all_ = [(each[3], order.get(each[1], 1), each, i) for i, each in enumerate([*events, *guards])]
+    all_.sort(key=lambda each: each[:2])
+    places = {i: place for place, (_, _, _, i) in enumerate(all_)}
+    return [each for _, _, each, _ in all_], [places[i] for i in range(len(events))]
+
+
+_Table = Mapping[tuple[int, int], int]
+"""Instructions by interval and function."""
+
+
+def _counted(
+    program: JitProgram,
+    events: Sequence[Sequence[int]],
+    calls: int,
+    values: Sequence[_Values],
+    *,
+    entries: Sequence[_Entry],
+    progress: Callable[[str], None],
+) -> tuple[list[_Table], list[int]]:
+    """Instructions in each version, and what entering a loop executes more.
+
+    Counts are exact whatever else runs, so as many runs go on at once as there are processors.
+    """
+    marks = marks_of(events)
+    turns = _turns(entries)
+    most = max((count for _, _, count, _, _ in values), default=0)
+    needed = [*range(len(TIERS))]
+    needed += [SPECIAL + j for j, fewer in enumerate((0, *CACHED[:-1])) if most > fewer]
+    needed += [PRUNED] if program.kept else []
+    runs = [partial(program.counts, marks, version) for version in needed]
+    runs += [partial(program.executed, RESTED, _entering(each, entries)) for each in turns]
+    done = []
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        try:
+            for number, found in enumerate(pool.map(lambda run: run(), runs), 1):
+                progress(f"counting, {number} of {len(runs)} runs")
+                program.check_calls(calls, found["calls"])
+                done.append(found["counts"])
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    known = {
+        version: {(i - 1, f): n for i, f, n in counts}
+        for version, counts in zip(needed, done, strict=False)
+    }
+    tables: list[_Table] = []
+    for version in range(len(VERSIONS)):
+        is_more = SPECIAL < version < PRUNED
+        tables.append(known.get(version, tables[-1] if is_more else known[RESTED]))
+    entered = [0] * len(entries)
+    for turn, counts in zip(turns, done[len(needed) :], strict=True):
+        total = {function: n for _, function, n in counts}
+        for place in turn:
+            event, function, *_ = entries[place]
+            entered[place] = total[function] - sum(
+                n
+                for tier in (0, RESTED)
+                for (i, f), n in tables[tier].items()
+                if f == function and (i < event) == (tier == 0)
+            )
+    return tables, entered
+
+
+def _turns(entries: Sequence[_Entry]) -> list[list[int]]:
+    """Places of entries that one run can have: what functions execute depends on no other's."""
+    turns: list[list[int]] = []
+    own: dict[int, int] = {}
+    for place, entry in enumerate(entries):
+        turn = own.get(entry.function, 0)
+        own[entry.function] = turn + 1
+        if turn == len(turns):
+            turns.append([])
+        turns[turn].append(place)
+    return turns
+
+
+def _entering(places: Sequence[int], entries: Sequence[_Entry]) -> list[Any]:
+    """The plan of a run that enters one loop of each function."""
+    chosen = [entries[each] for each in places]
+    plan: list[Any] = [[[each.function, CALL, 0], 0] for each in chosen]
+    return plan + [[[each.function, BACK_EDGE, each.power], ENTERED] for each in chosen]
+
+
+def _timed(
+    program: JitProgram,
+    values: Sequence[_Values],
+    entries: Sequence[_Entry],
+    progress: Callable[[str], None],
+) -> tuple[list[float], dict[tuple[int, int], float]]:
+    """Seconds of the program at each tier, and the least that compiling each version takes."""
+    guessing = [(f, SPECIAL + j) for f, *_ in values for j in range(len(CACHED))]
+    guessing += sorted({(f, PRUNED) for f, _ in program.kept})
+    guessing += sorted({(each.function, RESTS + each.loop) for each in entries})
+    seconds: list[float] = []
+    costs: dict[tuple[int, int], float] = {}
+    for tier, name in enumerate(TIERS):
+        progress(f"timing {name}")
+        runs = [program.timed(tier, behind=() if tier else guessing) for _ in range(_REPEATS)]
+        seconds.append(min(each.seconds for each in runs))
+        for key in runs[0].costs:
+            least = min(each.costs[key] for each in runs)
+            costs[key] = min(costs.get(key, least), least)
+    return seconds, costs
 
 
 def _fitted(instructions: Sequence[int], seconds: Sequence[float]) -> tuple[float, float]:
@@ -286,4 +304,6 @@ def _fitted(instructions: Sequence[int], seconds: Sequence[float]) -> tuple[floa
 
 def marks_of(events: Sequence[Sequence[int]]) -> list[list[int]]:
     """The call that each event's interval begins at, then its function, kind and power."""
-    return [[call + kind, function, kind, power] for function, kind, power, call in events]
+    return [
+        [call + (kind != CALL), function, kind, power] for function, kind, power, call, *_ in events
+    ]

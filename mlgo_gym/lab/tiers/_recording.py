@@ -8,7 +8,9 @@ import json
 import zipfile
 import zlib
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -18,10 +20,33 @@ from numpy.typing import NDArray
 from mlgo_gym.base import WorkloadError, read_bounded, write_atomically
 
 TIERS: Final = ("O0", "O1", "O2", "O3")
-CALL, BACK_EDGE = 0, 1
-"""Kinds of events: a function's calls, or its jumps back, have reached a power of two."""
+CACHED: Final = (1, 2, 4)
+"""How many values of an argument a function can be specialised on."""
+VERSIONS: Final = (*TIERS, *(f"S{count}" for count in CACHED), "P")
+"""What a function's code can be: of a tier, specialised on its argument's first values, or pruned
+to the blocks that its first calls have reached."""
+SPECIAL: Final = len(TIERS)
+"""The first version that guesses; the first ones are specialised."""
+PRUNED: Final = SPECIAL + len(CACHED)
+"""The version that is pruned."""
+PROFILED: Final = 6
+"""The power of two of the calls that decide what is pruned."""
+ENTERED: Final = -1
+"""Where a plan has versions, the rest of the function from the loop on that runs."""
+RESTED: Final = 2
+"""The tier of specialised code, of rests, and of the code that later calls have then."""
+RESTS: Final = 16
+"""The first of the versions that are rests of functions; the next are by their first block."""
+ENTER, SPECIALISE, PRUNE, DROP = range(len(TIERS), len(TIERS) + 4)
+"""Decisions besides tiers: to enter the loop that runs, to compile code for the values that an
+argument has had, or for the blocks that were reached, and to go back from such code to O0."""
+DECISIONS: Final = ("go on", *TIERS[1:], "enter", "specialise", "prune", "drop")
+"""What can be decided at an event, by number."""
+CALL, BACK_EDGE, GUARD = 0, 1, 2
+"""Kinds of events: a function's calls, its jumps back, or the wrong guesses of the first version
+that guesses have reached a power of two; those of other versions are the next kinds."""
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 _LARGEST_BYTES: Final = 1 << 26
 _LARGEST_ARRAYS: Final = 1 << 28
 _MOST_FUNCTIONS: Final = 1 << 14
@@ -45,14 +70,22 @@ class Recording:
         functions: the names of those that were called.
         sizes: instructions of LLVM's IR of each function, before optimisation; shape
             ``(functions,)``.
-        events: function, kind (`CALL` or `BACK_EDGE`), power of two, and number of the call that
-            it belongs to or follows; in the order of the program; shape ``(events, 4)``.
+        events: function, kind (`CALL`, `BACK_EDGE`, `GUARD` or one above), power of two, and number
+            of the call that it belongs to or follows; in the order of the program; shape
+            ``(events, 4)``.
         counts: interval, function, and the instructions that activations which began there execute
-            at each tier; shape ``(rows, 6)``.
+            in each of `VERSIONS`; shape ``(rows, 10)``.
         spent: interval, function, and the instructions that it executes in it at O0; shape
             ``(rows, 3)``.
-        compile_s: seconds of the processor that compiling each function takes; shape
-            ``(4, functions)``. Measured, so two recordings differ in it.
+        entries: events of `BACK_EDGE` at which the loop can be entered, and the instructions that
+            the rest of the activation then executes more than at O0; shape ``(entries, 2)``.
+        values: function, place of an argument, how many values it has (one more stands for more),
+            and the first of them, in the order of their appearance; shape ``(rows, 7)``.
+        kept: functions that can be pruned, and the numbers of the blocks that are kept; shape
+            ``(rows, 2)``.
+        compile_s: seconds of the processor that compiling each function takes, by `VERSIONS`;
+            shape ``(8, functions)``. Measured, so two recordings differ in it.
+        entry_s: the same of the rests that `entries` goes on in; shape ``(entries,)``.
         seconds_per_instruction: of the program's code, fitted to runs at all tiers.
         library_s: seconds in libraries, which are not compiled here, fitted likewise.
 
@@ -72,7 +105,11 @@ class Recording:
     events: _Ints = field(repr=False)
     counts: _Ints = field(repr=False)
     spent: _Ints = field(repr=False)
+    entries: _Ints = field(repr=False)
+    values: _Ints = field(repr=False)
+    kept: _Ints = field(repr=False)
     compile_s: NDArray[np.float64] = field(repr=False)
+    entry_s: NDArray[np.float64] = field(repr=False)
     seconds_per_instruction: float
     library_s: float
 
@@ -83,14 +120,14 @@ class Recording:
 
     def totals(self) -> list[int]:
         """The instructions of the whole program where all functions are of one tier, by tier."""
-        return [int(each) for each in self.counts[:, 2:].sum(axis=0)]
+        return [int(each) for each in self.counts[:, 2 : 2 + len(TIERS)].sum(axis=0)]
 
     def sha256(self) -> str:
         """The hash of all that is exact: two recordings of a program are equal in it."""
         exact = hashlib.sha256(
             json.dumps([self.program_sha256, self.rounds, self.llvm, self.functions]).encode()
         )
-        for each in (self.sizes, self.events, self.counts, self.spent):
+        for each in (getattr(self, name) for name in _EXACT):
             exact.update(np.ascontiguousarray(each, "<i8").tobytes())
         return exact.hexdigest()
 
@@ -154,7 +191,9 @@ _DAMAGED: Final = (
 """Errors that NumPy and `zipfile` raise for damaged files."""
 _TEXTS: Final = ("program", "stdout_sha256", "llvm", "program_sha256")
 _SECONDS: Final = ("seconds_per_instruction", "library_s")
-_ARRAYS: Final = ("sizes", "events", "counts", "spent", "compile_s")
+_EXACT: Final = ("sizes", "events", "counts", "spent", "entries", "values", "kept")
+_MEASURED: Final = ("compile_s", "entry_s")
+_ARRAYS: Final = (*_EXACT, *_MEASURED)
 
 
 def _wrong(path: Path | str, problem: str) -> WorkloadError:
@@ -193,17 +232,27 @@ def _check(about: Mapping[str, Any], found: Mapping[str, NDArray[Any]]) -> None:
     shapes = {
         "sizes": (count,),
         "events": (len(events), 4),
-        "counts": (len(found["counts"]), 6),
+        "counts": (len(found["counts"]), 2 + len(VERSIONS)),
         "spent": (len(found["spent"]), 3),
-        "compile_s": (4, count),
+        "entries": (len(found["entries"]), 2),
+        "values": (len(found["values"]), 3 + CACHED[-1]),
+        "kept": (len(found["kept"]), 2),
+        "compile_s": (len(VERSIONS), count),
+        "entry_s": (len(found["entries"]),),
     }
     for name, shape in shapes.items():
-        kind = np.float64 if name == "compile_s" else np.int64
+        kind = np.float64 if name in _MEASURED else np.int64
         if found[name].shape != shape or found[name].dtype != kind:
             raise ValueError(f"{name}: expected {np.dtype(kind).name} of shape {shape}")
-        if not np.isfinite(found[name]).all() or (found[name] < 0).any():
+        signed = name in {"entries", "values"}
+        if not np.isfinite(found[name]).all() or (not signed and (found[name] < 0).any()):
             raise ValueError(f"{name}: expected numbers from 0 on")
-    _check_events(events, count)
+    special, kept = _special(found["values"], count), found["kept"]
+    if len(kept) and kept[:, 0].max() >= count:
+        raise ValueError("kept: expected functions that there are")
+    guesses = [{(f, SPECIAL + j) for f in special} for j in range(len(CACHED))]
+    _check_events(events, count, {*chain(*guesses), *((f, PRUNED) for f in kept[:, 0].tolist())})
+    _check_entries(found["entries"], events)
     for name in ("counts", "spent"):
         rows = found[name]
         if len(rows) and (rows[:, 0].max() >= len(events) or rows[:, 1].max() >= count):
@@ -216,13 +265,32 @@ def _check(about: Mapping[str, Any], found: Mapping[str, NDArray[Any]]) -> None:
         raise ValueError("expected seconds per instruction and in libraries")
 
 
-def _check_events(events: _Ints, functions: int) -> None:
+def _special(values: _Ints, functions: int) -> frozenset[int]:
+    """The functions that can be specialised, once what is said of them can be."""
+    own = values[:, 0].tolist()
+    if len(set(own)) < len(own) or not all(0 <= each < functions for each in own):
+        raise ValueError("values: expected functions that there are, each once")
+    if not ((values[:, 1] >= 0) & (values[:, 2] >= 1) & (values[:, 2] <= CACHED[-1] + 1)).all():
+        raise ValueError(f"values: expected arguments, and 1 to {CACHED[-1] + 1} values")
+    return frozenset(own)
+
+
+def _check_entries(entries: _Ints, events: _Ints) -> None:
+    places = entries[:, 0]
+    if len(places) and not (places.min() >= 0 and places.max() < len(events)):
+        raise ValueError("entries: expected events that there are")
+    if (np.diff(places) <= 0).any() or (events[places, 1] != BACK_EDGE).any():
+        raise ValueError("entries: expected jumps back, each once and in their order")
+
+
+def _check_events(events: _Ints, functions: int, guesses: AbstractSet[tuple[int, int]]) -> None:
     """Each function's counts go up by one power after the other, its calls first."""
     if not len(events):
         raise ValueError("expected an event")
     following: dict[tuple[int, int], int] = {}
     for function, kind, power, _ in events.tolist():
-        is_known = function < functions and kind in {CALL, BACK_EDGE}
+        is_known = kind < GUARD or (function, SPECIAL + kind - GUARD) in guesses
+        is_known = is_known and function < functions
         called = kind == CALL or (function, CALL) in following
         if not is_known or not called or power != following.get((function, kind), 0):
             raise ValueError("events: expected each power of two once, and in its order")

@@ -8,20 +8,52 @@ from typing import Final
 import numpy as np
 
 from mlgo_gym.base import OptionsError
-from mlgo_gym.lab.tiers._recording import CALL, TIERS, Recording
+from mlgo_gym.lab.tiers._recording import (
+    BACK_EDGE,
+    CACHED,
+    CALL,
+    DROP,
+    ENTER,
+    GUARD,
+    PROFILED,
+    PRUNE,
+    PRUNED,
+    RESTED,
+    SPECIAL,
+    SPECIALISE,
+    VERSIONS,
+    Recording,
+)
 
 MOST_THREADS: Final = 4
+_ORDER: Final = (0, *(each + PRUNED for each in range(1, SPECIAL)), *range(SPECIAL, PRUNED + 1))
+"""By version: a compilation that ends late does not replace one that was asked for later."""
+
+_KNOWING: Final = {
+    0: 0,
+    **{count: SPECIAL + place for place, count in enumerate(CACHED)},
+    CACHED[-1] + 1: 0,
+}
+"""The versions that know as many values; 0 where there is none."""
+_MORE: Final = (*CACHED[1:], CACHED[-1] + 1)
+"""How many values there are once those that a version knows are not all."""
 
 
 class Replay:
     """A run of a recorded program, which stops at each event that is a decision.
 
-    A decision is an event of `function`: its calls, or its jumps back while it is at O0, have
-    reached a power of two. `decide` answers it, and goes on to the next.
+    A decision is an event of `function`: its calls, its jumps back while it was never compiled
+    above O0, or the wrong guesses of its specialised or pruned code, have reached a power of two.
+    `decide` answers it, and goes on to the next.
+
+    A function is specialised on the values that an argument has had until then, and only from O0;
+    code for fewer values can be replaced by code for more. It is pruned, once its profile is
+    complete, to the blocks that it has reached, and only while it has reached no other. Once such
+    code is dropped, or the function compiled at a tier, no more is guessed.
 
     Without compiler threads the program waits for each compilation. With them, a request goes to
     a queue, first come first served, and a function's next interval after its end uses the new
-    code; a function's first code, at O0, is always waited for.
+    code; a function's first code, at O0, is always waited for, and no loop can be entered.
 
     Args:
         recording: what is played.
@@ -30,17 +62,21 @@ class Replay:
     Attributes:
         recording: what is played.
         sizes: of functions, in instructions of LLVM's IR.
-        costs: seconds that compiling takes, of each function by tier.
+        costs: seconds that compiling takes, of each function by version.
         last_s: `now_s` when an environment last observed each function.
         is_over: whether the program has ended.
         event: the number of the event that is asked about; that of events, at the end.
         function: whose event it is.
-        kind: `CALL` or `BACK_EDGE`.
+        kind: `CALL`, `BACK_EDGE`, or from `GUARD` on.
         power: its count is two to this.
-        tier: the tier of each function's code, -1 before its first call.
-        wanted: the tier that each function will have once its compilation ends.
+        tier: the version of each function's code (a tier, or specialised from `SPECIAL` on), -1
+            before its first call.
+        wanted: the version that each function will have once its compilation ends.
         calls: each function's calls that events have told of.
         backs: its jumps back, likewise.
+        failures: wrong guesses of its present code, likewise.
+        values: how many values an argument has had, for those that can be specialised: 1, 2, 4,
+            or 5 for more; 0 for others.
         spent_s: seconds that each function has executed so far, about: what a profiler that looks
             at the program sees, in the proportions of O0.
         now_s: seconds since the program's start, by the same clock.
@@ -72,13 +108,17 @@ class Replay:
         self._rows: list[list[tuple[int, list[int]]]] = [[] for _ in range(count)]
         for interval, function, *tiers in recording.counts.tolist():
             self._rows[interval].append((function, tiers))
-        totals = np.zeros((functions, len(TIERS)))
+        totals = np.zeros((functions, len(VERSIONS)))
         np.add.at(totals, recording.counts[:, 1], recording.counts[:, 2:])
         per = recording.seconds_per_instruction
         speed = totals / np.maximum(totals[:, :1], 1) * per
         self._seen: list[list[tuple[int, list[float]]]] = [[] for _ in range(count)]
         for interval, function, spent in recording.spent.tolist():
             self._seen[interval].append((function, (spent * speed[function]).tolist()))
+        entries = zip(recording.entries.tolist(), recording.entry_s.tolist(), strict=True)
+        self._entries = {event: (gain, seconds) for (event, gain), seconds in entries}
+        self._special = frozenset(recording.values[:, 0].tolist())
+        self._prunable = frozenset(recording.kept[:, 0].tolist())
         self.reset()
 
     def reset(self) -> None:
@@ -90,6 +130,11 @@ class Replay:
         self.wanted = [-1] * functions
         self.calls = [0] * functions
         self.backs = [0] * functions
+        self.failures = [0] * functions
+        self.values = [int(each in self._special) for each in range(functions)]
+        self._dropped = [False] * functions
+        self._guessed = [False] * functions
+        self._reached_late = [False] * functions
         self.spent_s = [0.0] * functions
         self.last_s = [0.0] * functions
         self.now_s = self.compiling_s = self.compiled_s = 0.0
@@ -110,42 +155,103 @@ class Replay:
         """The number of compilations that are under way or wait."""
         return len(self._running)
 
-    def cost_s(self, tier: int) -> float:
-        """The seconds that compiling the function takes at a tier."""
-        return self.costs[self.function][tier]
+    def cost_s(self, decision: int) -> float:
+        """The seconds of compiling that a decision takes; 0 where it is not allowed.
 
-    def is_allowed(self, tier: int) -> bool:
-        """Tell whether the function can be compiled at a tier now: tiers only go up, 0 goes on."""
-        return tier == 0 or tier > max(self.tier[self.function], self.wanted[self.function])
+        >>> from mlgo_gym.lab.tiers import SAMPLE_RECORDING
+        >>> replay = Replay(Recording.load(SAMPLE_RECORDING))
+        >>> replay.cost_s(1) < replay.cost_s(2), replay.cost_s(ENTER)
+        (True, 0.0)
+        """
+        if decision < ENTER:
+            return self.costs[self.function][decision]
+        return (*self.more_costs_s(), 0.0)[decision - ENTER]
 
-    def decide(self, tier: int) -> None:
-        """Compile the function at a tier, or go on (0); and play on to the next decision.
+    def more_costs_s(self) -> tuple[float, float, float]:
+        """The same of entering the loop, specialising and pruning, all at once."""
+        function = self.function
+        tier, costs = self.tier[function], self.costs[function]
+        if tier == 0 and self.wanted[function] == 0:
+            entry = None if self.threads else self._entries.get(self.event)
+            enter = costs[RESTED] + entry[1] if entry else 0.0
+            if self._guessed[function]:
+                return enter, 0.0, 0.0
+            cached = self._cached()
+            prune = costs[PRUNED] if self._is_profiled() else 0.0
+            return enter, costs[cached] if cached else 0.0, prune
+        is_more = SPECIAL <= tier < PRUNED and self.is_allowed(SPECIALISE)
+        return 0.0, costs[self._cached()] if is_more else 0.0, 0.0
+
+    def is_allowed(self, decision: int) -> bool:
+        """Tell whether a decision is allowed now, as `DECISIONS` has them by number.
+
+        Tiers only go up. A loop is entered at a jump back of code at O0.
+        """
+        function = self.function
+        tier, wanted = self.tier[function], self.wanted[function]
+        if decision < ENTER:
+            is_higher = tier == wanted if wanted >= SPECIAL else decision > max(tier, wanted)
+            return decision == 0 or (decision > 0 and is_higher)
+        if decision == DROP or tier != wanted or tier < 0:
+            return decision == DROP and tier == wanted >= SPECIAL
+        if decision == ENTER:
+            return not (self.threads or tier) and self.event in self._entries
+        if self._guessed[function] or 0 < tier < SPECIAL or tier == PRUNED:
+            return False
+        return self._cached() > tier if decision == SPECIALISE else self._is_profiled()
+
+    def _is_profiled(self) -> bool:
+        """Whether the function has a profile that it can be pruned by, and kept to it since."""
+        function = self.function
+        is_like_it = function in self._prunable and not self._reached_late[function]
+        return is_like_it and self.tier[function] == 0 and self.calls[function] >= 1 << PROFILED
+
+    def _cached(self) -> int:
+        """The version for the values that there have been; 0 where there is none."""
+        return _KNOWING[self.values[self.function]]
+
+    def decide(self, decision: int) -> None:
+        """Answer the event, as `DECISIONS` has it by number; and play on to the next.
 
         A function that is called for the first time is compiled at O0 where nothing else is said.
 
         Raises:
-            OptionsError: the tier is not allowed now, or the program has ended.
+            OptionsError: the decision is not allowed now, or the program has ended.
         """
-        if self.is_over or not (0 <= tier < len(TIERS) and self.is_allowed(tier)):
-            highest = len(TIERS) - 1
-            expected = f"0, or a tier above the function's up to {highest}"
-            found = "a program that has ended" if self.is_over else repr(tier)
+        if self.is_over or not (0 <= decision <= DROP and self.is_allowed(decision)):
+            allowed = [str(each) for each in range(DROP + 1) if self.is_allowed(each)]
+            expected = f"one that is allowed now: {', '.join(allowed)}"
+            found = "a program that has ended" if self.is_over else repr(decision)
             raise OptionsError(f"decision: expected {expected}, found {found}")
         function = self.function
-        if self.tier[function] < 0 and (self.threads or not tier):
+        if self.tier[function] < 0 and (self.threads or not decision):
             self._wait_for(function, 0)
-        if tier and self.threads:
-            self._ask_for(function, tier)
-        elif tier:
-            self._wait_for(function, tier)
+        if decision == DROP:
+            self.tier[function] = self.wanted[function] = 0
+            self._guessed[function] = self._dropped[function] = True
+        elif decision:
+            special = {ENTER: RESTED, SPECIALISE: self._cached(), PRUNE: PRUNED}
+            version = special.get(decision, decision)
+            self._guessed[function] |= version < SPECIAL
+            self.failures[function] = 0
+            if decision == ENTER:
+                gain, seconds = self._entries[self.event]
+                self.instructions += gain
+                self._wait(seconds)
+            if self.threads:
+                self._ask_for(function, version)
+            else:
+                self._wait_for(function, version)
         self._play()
 
-    def _wait_for(self, function: int, tier: int) -> None:
-        cost = self.costs[function][tier]
-        self.compiling_s += cost
-        self.compiled_s += cost
-        self.now_s += cost
-        self.tier[function] = self.wanted[function] = tier
+    def _wait(self, seconds: float) -> None:
+        self.compiling_s += seconds
+        self.compiled_s += seconds
+        self.now_s += seconds
+
+    def _wait_for(self, function: int, version: int) -> None:
+        self._wait(self.costs[function][version])
+        self.tier[function] = self.wanted[function] = version
 
     def _ask_for(self, function: int, tier: int) -> None:
         start = max(heapq.heappop(self._free), self.now_s)
@@ -171,19 +277,32 @@ class Replay:
             if self.event == self._count:
                 self.is_over = True
                 return
-            function, kind, _ = self._events[self.event]
-            if kind == CALL or tier[function] == 0:
+            function, kind, power = self._events[self.event]
+            is_plain = not tier[function] and not self._dropped[function]
+            if kind == CALL or (kind == BACK_EDGE and is_plain):
+                break
+            if kind >= GUARD and self._is_caught(function, kind - GUARD, power):
                 break
         if self._running:
             self._finish()
         self._look()
 
+    def _is_caught(self, function: int, guess: int, power: int) -> bool:
+        """Note that a version would have guessed wrong, and tell whether it is there to do so."""
+        if not power and guess == PRUNED - SPECIAL:
+            self._reached_late[function] = True
+        elif not power:  # there are more values than it knows
+            self.values[function] = _MORE[guess]
+        return self.tier[function] == SPECIAL + guess
+
     def _finish(self) -> None:
         while self._running and self._running[0][0] <= self.now_s:
-            _, function, tier = heapq.heappop(self._running)
-            self.tier[function] = max(tier, self.tier[function])
+            _, function, version = heapq.heappop(self._running)
+            self.tier[function] = max(version, self.tier[function], key=_ORDER.__getitem__)
 
     def _look(self) -> None:
         self.function, self.kind, self.power = self._events[self.event]
-        counts = self.calls if self.kind == CALL else self.backs
+        counts = self.failures
+        if self.kind <= BACK_EDGE:
+            counts = self.calls if self.kind == CALL else self.backs
         counts[self.function] = 1 << self.power

@@ -7,13 +7,30 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlgo_gym.base import OptionsError
-from mlgo_gym.lab.tiers._recording import CALL, TIERS, Recording
+from mlgo_gym.lab.tiers._recording import (
+    BACK_EDGE,
+    CACHED,
+    CALL,
+    DECISIONS,
+    ENTER,
+    GUARD,
+    PROFILED,
+    PRUNE,
+    PRUNED,
+    RESTED,
+    SPECIAL,
+    SPECIALISE,
+    TIERS,
+    VERSIONS,
+    Recording,
+)
 from mlgo_gym.lab.tiers._replay import Replay
 
 TierPolicy = Callable[[Replay], int]
@@ -22,6 +39,7 @@ _AT: Final = re.compile(r"O([123])@(\d{1,18})")
 _NAMES: Final = "O0, O1, O2, O3, O2@COUNT, hotspot, v8, ski-rental, random"
 _V8_BUDGETS: Final = ((3, 66 << 10), (1, 30 << 10))
 _RENTED: Final = 2
+_MOST_FAILURES: Final = 8
 
 
 def schedule_named(name: str, seed: int = 0) -> TierPolicy:
@@ -33,6 +51,10 @@ def schedule_named(name: str, seed: int = 0) -> TierPolicy:
     ``compiler_globals.hpp``; ``interrupt_budget`` of ``flag-definitions.h``), the first optimising
     compiler being O1 and the second O3; ``ski-rental`` compiles at O2 when a function has taken as
     long as that takes; ``random`` does anything that is allowed, mostly nothing.
+
+    Behind a name, ``+enter`` goes on in the loop's new code where the policy compiles at a jump
+    back; ``+specialise`` specialises a function that the policy compiles, where that is allowed,
+    and generalises it (at O2) once its guard has failed 8 times; ``+trust`` never generalises.
 
     Args:
         name: as above.
@@ -47,6 +69,16 @@ def schedule_named(name: str, seed: int = 0) -> TierPolicy:
     >>> played(recording, schedule_named("ski-rental")).total_s >= best
     True
     """
+    base, *ways = name.split("+")
+    policy = _base(base, seed)
+    if unknown := [each for each in ways if each not in _WAYS]:
+        raise OptionsError(f"policy: expected +{', +'.join(_WAYS)}, found {unknown[0]!r}")
+    for way in ways:
+        policy = _WAYS[way](policy)
+    return policy
+
+
+def _base(name: str, seed: int) -> TierPolicy:
     if name in TIERS:
         tier = TIERS.index(name)
         return lambda replay: tier if replay.tier[replay.function] < 0 else 0
@@ -58,6 +90,41 @@ def schedule_named(name: str, seed: int = 0) -> TierPolicy:
     if name not in known:
         raise OptionsError(f"policy: expected one of {_NAMES}, found {name!r}")
     return known[name]
+
+
+def _entering(policy: TierPolicy) -> TierPolicy:
+    def decide(replay: Replay) -> int:
+        decision = policy(replay)
+        return ENTER if 0 < decision < ENTER and replay.is_allowed(ENTER) else decision
+
+    return decide
+
+
+def _guessing(guess: int, *, trusts: bool) -> Callable[[TierPolicy], TierPolicy]:
+    """Guess where a policy compiles; and no longer, once that was wrong too often."""
+
+    def way(policy: TierPolicy) -> TierPolicy:
+        def decide(replay: Replay) -> int:
+            function = replay.function
+            if replay.kind >= GUARD:
+                is_wrong = not trusts and replay.failures[function] >= _MOST_FAILURES
+                return _allowed(replay, RESTED) if is_wrong else 0
+            if replay.tier[function] >= SPECIAL:
+                return 0
+            decision = policy(replay)
+            return guess if 0 < decision < ENTER and replay.is_allowed(guess) else decision
+
+        return decide
+
+    return way
+
+
+_WAYS: Final = {
+    "enter": _entering,
+    "specialise": _guessing(SPECIALISE, trusts=False),
+    "prune": _guessing(PRUNE, trusts=False),
+    "trust": _guessing(SPECIALISE, trusts=True),
+}
 
 
 def played(
@@ -83,8 +150,8 @@ def played(
     return replay
 
 
-def _allowed(replay: Replay, tier: int) -> int:
-    return tier if replay.is_allowed(tier) else 0
+def _allowed(replay: Replay, decision: int) -> int:
+    return decision if replay.is_allowed(decision) else 0
 
 
 def _at(tier: int, count: int) -> TierPolicy:
@@ -97,11 +164,11 @@ def _at(tier: int, count: int) -> TierPolicy:
 
 
 def sometimes(numbers: random.Random, share: float, least: int) -> TierPolicy:
-    """Compile in a share of the decisions, at any tier from one on, where that is allowed."""
+    """Do anything from a decision on in a share of the events, where that is allowed."""
 
     def decide(replay: Replay) -> int:
         is_drawn = numbers.random() < share
-        return _allowed(replay, numbers.randrange(least, len(TIERS))) if is_drawn else 0
+        return _allowed(replay, numbers.randrange(least, len(DECISIONS))) if is_drawn else 0
 
     return decide
 
@@ -150,24 +217,90 @@ def oracle_s(recording: Recording, *, waits: bool = True) -> float:
     """
     per = recording.seconds_per_instruction
     events = recording.events
+    entries = dict(
+        zip(recording.entries[:, 0].tolist(), range(len(recording.entries)), strict=True)
+    )
+    special, prunable = (set(each[:, 0].tolist()) for each in (recording.values, recording.kept))
     total = recording.library_s
     for function in range(len(recording.functions)):
         own = np.flatnonzero(events[:, 0] == function)
         rows = recording.counts[recording.counts[:, 1] == function]
         places = np.searchsorted(own, rows[:, 0], side="right") - 1
-        spans = np.zeros((len(own), len(TIERS)))
+        spans = np.zeros((len(own), len(VERSIONS)))
         np.add.at(spans, places, rows[:, 2:] * per)
         costs = recording.compile_s[:, function].copy()
         if not waits:
             costs[1:] = 0
-        later = np.zeros(len(TIERS))
-        for place in range(len(own) - 1, -1, -1):
-            stay = spans[place] + later
-            if place == 0:
-                total += float((stay + costs).min() if waits else costs[0] + stay.min())
-                break
-            later = stay.copy()
-            for tier in range(len(TIERS) - 1):
-                if events[own[place], 1] == CALL or tier == 0:
-                    later[tier] = min(stay[tier], (costs + stay)[tier + 1 :].min())
+        entered = [
+            (recording.entries[entries[each], 1] * per + recording.entry_s[entries[each]])
+            if waits and each in entries
+            else np.inf
+            for each in own.tolist()
+        ]
+        first = costs[: len(TIERS)] if waits else np.full(len(TIERS), costs[0])
+        asked = events[own, 1:3].tolist()
+        guessed = _guesses(asked, is_special=function in special, is_prunable=function in prunable)
+        total += _least(asked, spans, first, costs, entered, guesses=guessed)
     return total
+
+
+def _guesses(
+    asked: Sequence[Sequence[int]], *, is_special: bool, is_prunable: bool
+) -> list[tuple[int, ...]]:
+    """The versions that guess and can be compiled at each of a function's events, from O0."""
+    values = calls = 0
+    found: list[tuple[int, ...]] = []
+    for kind, power in asked:
+        if kind == CALL:
+            calls = 1 << power
+        elif kind == GUARD + PRUNED - SPECIAL:
+            is_prunable = False
+        elif kind >= GUARD and not power:
+            values += 1
+        own = (SPECIAL + values,) if is_special and values < len(CACHED) else ()
+        found.append((*own, *((PRUNED,) if is_prunable and calls >= 1 << PROFILED else ())))
+    return found
+
+
+def _least(
+    asked: Sequence[Sequence[int]],
+    spans: NDArray[np.float64],
+    first: NDArray[np.float64],
+    costs: NDArray[np.float64],
+    entered: Sequence[float],
+    *,
+    guesses: Sequence[tuple[int, ...]],
+) -> float:
+    """The least seconds of one function, by dynamic programming from its last event to its first.
+
+    Args:
+        asked: its events: kind and power.
+        spans: seconds between them, by version.
+        first: seconds of compiling its first code, by tier.
+        costs: seconds of compiling later, by version.
+        entered: seconds that entering the loop at an event takes more, besides the code of its
+            later calls.
+        guesses: versions that guess and can be compiled at each event.
+    """
+    dropped = len(VERSIONS)
+    later = np.zeros(dropped + 1)
+    for place in range(len(asked) - 1, -1, -1):
+        kind = asked[place][0]
+        stay = later + np.append(spans[place], spans[place][0])
+        if place == 0:
+            return float((stay[:SPECIAL] + first).min())
+        begun = costs + stay[:dropped]
+        higher = [begun[tier + 1 : SPECIAL].min(initial=np.inf) for tier in range(SPECIAL)]
+        later = stay.copy()
+        if kind == CALL:
+            later[:SPECIAL] = np.minimum(later[:SPECIAL], higher)
+            later[dropped] = min(later[dropped], higher[0])
+        elif kind == BACK_EDGE:
+            later[0] = min(later[0], higher[0], begun[RESTED] + entered[place])
+        if kind <= BACK_EDGE:
+            later[0] = min(later[0], *(begun[each] for each in guesses[place]), np.inf)
+        for version in range(SPECIAL, dropped):
+            if kind == CALL or kind - GUARD == version - SPECIAL:
+                more = [begun[each] for each in guesses[place] if version < each < PRUNED]
+                later[version] = min(later[version], higher[0], stay[dropped], *more)
+    return 0.0

@@ -38,11 +38,13 @@ ASKED, ANSWERED = 256, 320
 _SHIFT: Final = 6
 ROWS, ROW = 512, 1 << _SHIFT
 """Where the functions' own data stand, and the bytes of each."""
-COUNTDOWN, CELL, BACK, SLOW, SPENT = 0, 8, 16, 24, 32
+COUNTDOWN, CELL, BACK, SLOW, SPENT, ENTRY, LOOP, FAILED = range(0, ROW, 8)
 """Offsets in a function's own data."""
 STUB: Final = 128
-"""The bytes of a function's stub, of which the first half is its entry."""
-CALL, BACK_EDGE, AT_BOUNDARY, AT_EXIT, ENDED = range(5)
+"""The bytes of a function's stub: its entry, and from the half on what asks at jumps back."""
+ON_FAILURE: Final = STUB * 3 // 4
+"""Where in a function's stub is what asks when a guard has failed."""
+CALL, BACK_EDGE, GUARD, AT_BOUNDARY, AT_EXIT, ENDED = range(6)
 """Kinds of questions that the program's thread asks."""
 ENTRIES: Final = ("tiers.start", "tiers.exit", "tiers.atexit")
 """Names of the code behind the stubs, `STUB` bytes each."""
@@ -77,7 +79,9 @@ def _stubs(count: int, main: int, base: int, counting: bool, events: bool) -> It
         if events:
             yield f"1:\tmovl\t${number}, %r11d\n\tjmp\ttiers.call"
         yield f"\t.p2align 6\n\t.org\t{STUB * number + STUB // 2}"
-        yield f"\tpushq\t${number}\n\tjmp\ttiers.back\n\t.p2align 7"
+        yield f"\tpushq\t${number}\n\tjmp\ttiers.back"
+        yield f"\t.p2align 5\n\t.org\t{STUB * number + ON_FAILURE}"
+        yield f"\tpushq\t${number}\n\tjmp\ttiers.failed\n\t.p2align 7"
     yield f"\tsubq\t$8, %rsp\n7:\tmovq\t{at['ARGC']}, %rdi\n\tmovq\t{at['ARGV']}, %rsi"
     yield f"\tcallq\ttiers.stubs + {STUB * main}\n\tdecq\t{at['ROUNDS']}\n\tjne\t7b"
     yield "\tmovslq\t%eax, %rdi\n\tjmp\ttiers.ends"
@@ -96,7 +100,8 @@ def _stubs(count: int, main: int, base: int, counting: bool, events: bool) -> It
     yield from _asking("tiers.call", CALL)
     jump = f"shlq\t${_SHIFT}, %r11\n\tjmpq\t*{base + ROWS + CELL}(%r11)"
     yield "\tpopq\t%r11\n\t" + ("jmp\ttiers.enter" if counting else jump)
-    yield from _asking_back()
+    yield from _asking_within("tiers.back", BACK_EDGE)
+    yield from _asking_within("tiers.failed", GUARD)
     if counting:
         yield from _counting(base, at)
 
@@ -114,14 +119,14 @@ def _asking(label: str, kind: int) -> Iterator[str]:
     yield from (f"\tpopq\t%{each}" for each in reversed(_SAVED))
 
 
-def _asking_back() -> Iterator[str]:
+def _asking_within(label: str, kind: int) -> Iterator[str]:
     """Ask from the middle of a function, whose stack may stand anywhere."""
-    yield "tiers.back:\n\tpushq\t%rbp"
+    yield f"{label}:\n\tpushq\t%rbp"
     yield from (f"\tpushq\t%{each}" for each in _ALL_SAVED)
     yield "\tmovq\t%rsp, %rbp\n\tsubq\t$256, %rsp\n\tandq\t$-16, %rsp"
     yield from (f"\tmovups\t%xmm{i}, {16 * i}(%rsp)" for i in range(16))
     yield f"\tmovq\t{8 * (len(_ALL_SAVED) + 1)}(%rbp), %rdi"
-    yield f"\tmovl\t${BACK_EDGE}, %esi\n\tcallq\ttiers.ask"
+    yield f"\tmovl\t${kind}, %esi\n\tcallq\ttiers.ask"
     yield from (f"\tmovups\t{16 * i}(%rsp), %xmm{i}" for i in range(16))
     yield "\tmovq\t%rbp, %rsp"
     yield from (f"\tpopq\t%{each}" for each in reversed(_ALL_SAVED))

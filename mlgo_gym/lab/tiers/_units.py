@@ -68,6 +68,11 @@ class Unit:
     instructions: int
     refers: tuple[str, ...]
 
+    @property
+    def code(self) -> str:
+        """The name of its code, as it is written."""
+        return _code(self.name)
+
 
 @dataclass(frozen=True, slots=True)
 class Units:

@@ -39,7 +39,7 @@ class TierUpVectorEnv(VectorEnv[_Observations, _Answers, NDArray[Any]]):
     >>> envs = TierUpVectorEnv(2)
     >>> observations, infos = envs.reset(seed=1)
     >>> observations.shape, infos["function"].tolist()
-    ((2, 14), ['main', 'main'])
+    ((2, 20), ['main', 'main'])
     >>> envs.close()
     """
 
@@ -116,5 +116,5 @@ class TierUpVectorEnv(VectorEnv[_Observations, _Answers, NDArray[Any]]):
         return seen(rows), rewards, self._over.copy(), np.zeros(self.num_envs, bool), infos
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Which actions are allowed now; shape ``(num_envs, 4)``."""
+        """Which actions are allowed now; shape ``(num_envs, 8)``."""
         return np.stack([env.action_masks() for env in self._envs])

@@ -24,6 +24,7 @@ from mlgo_gym.llvm.text._module_text import (
     linkage_of,
     references,
 )
+from mlgo_gym.llvm.text._signature import closing
 
 _LOCAL: Final = frozenset({"private", "internal"})
 _NODE: Final = re.compile(r"!(\d+)")
@@ -181,7 +182,7 @@ def declaration(function: Function) -> str:
     """The ``declare`` line that stands for a definition."""
     linkage = function.linkage
     rest = function.header.removeprefix("define ").removeprefix(f"{linkage} ")
-    end = _closing(rest, rest.index(f"@{function.name}(") + len(function.name) + 1)
+    end = closing(rest, rest.index(f"@{function.name}(") + len(function.name) + 1)
     tail = _COMDAT.sub("", rest[end:])
     if match := _ONLY_DEFINED.search(STRING.sub(_blank, tail)):
         tail = tail[: match.start()]
@@ -226,7 +227,7 @@ def _type_end(text: str, start: int) -> int:
     """Return the end of the type that starts there."""
     end = start
     while end < len(text) and text[end] not in " ,":
-        end = _closing(text, end) if text[end] in _OPENING else _word_end(text, end)
+        end = closing(text, end) if text[end] in _OPENING else _word_end(text, end)
         if text.startswith((" addrspace(", " ("), end):  # a pointer's, a function's
             end += 1
     return end
@@ -237,17 +238,6 @@ def _word_end(text: str, start: int) -> int:
         return text.index('"', start + 2) + 1
     match = re.compile(r"[^ ,\[{<(]+").match(text, start)
     return match.end() if match else start + 1
-
-
-def _closing(text: str, start: int) -> int:
-    """Just behind the bracket that closes the one there; strings hold none."""
-    blanked = STRING.sub(_blank, text[start:])
-    depth = 0
-    for index, character in enumerate(blanked):
-        depth += (character in "[{<(") - (character in "]})>")
-        if depth == 0:
-            return start + index + 1
-    return len(text)
 
 
 def _blank(match: re.Match[str]) -> str:

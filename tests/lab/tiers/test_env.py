@@ -17,7 +17,7 @@ from mlgo_gym.lab.tiers._env import FEATURES, TierUpEnv
 from mlgo_gym.lab.tiers._recording import Recording
 from mlgo_gym.lab.tiers._schedules import played, schedule_named
 from mlgo_gym.lab.tiers._vector import TierUpVectorEnv
-from tests.lab.tiers.conftest import small
+from tests.lab.tiers.conftest import profiled, small
 
 
 @pytest.mark.parametrize("threads", [0, 2])
@@ -57,7 +57,7 @@ def test_rewards_sum_to_what_was_saved(name: str) -> None:
 @pytest.mark.parametrize("threads", [0, 2])
 def test_rows_of_a_vector_are_environments(threads: int) -> None:
     """Seeds, observations, rewards and ends are those of as many single ones."""
-    recordings = [Recording.load(SAMPLE_RECORDING), small()]
+    recordings = [Recording.load(SAMPLE_RECORDING), small(), profiled()]
     envs = TierUpVectorEnv(3, recordings, threads=threads)
     ones = [TierUpEnv(recordings, threads=threads) for _ in range(3)]
     batch, infos = envs.reset(seed=7)
@@ -69,7 +69,7 @@ def test_rows_of_a_vector_are_environments(threads: int) -> None:
     numbers = np.random.default_rng(0)
     for _ in range(800):
         assert (envs.action_masks() == [env.action_masks() for env in ones]).all()
-        actions = numbers.choice(4, 3, p=[0.91, 0.03, 0.03, 0.03])
+        actions = numbers.choice(8, 3, p=[0.86, *[0.02] * 7])
         batch, rewards, overs, cut, infos = envs.step(actions)
         assert batch in envs.observation_space
         for row, env in enumerate(ones):
@@ -111,9 +111,9 @@ def test_what_is_not_allowed_goes_on_and_is_counted() -> None:
     env.reset()
     env.step(2)
     while env.replay.function != 0 and env.replay.event < 2:
-        assert env.action_masks().tolist() == [True] * 4
+        assert env.action_masks().tolist() == [True] * 4 + [False] * 4
         env.step(3)
-    assert env.action_masks().tolist() == [True, False, False, False]
+    assert env.action_masks().tolist() == [True] + [False] * 7
     _, _, _, _, info = env.step(1)
     assert info["illegal_actions"] == 1
     assert env.replay.tier[1] == 3
@@ -163,8 +163,8 @@ def test_steps_outside_of_episodes() -> None:
         with pytest.raises(UsageError, match="expected an episode, found none; call reset"):
             use()
     env.reset()
-    with pytest.raises(OptionsError, match="action: expected 0 to 3, found 4"):
-        env.step(4)
+    with pytest.raises(OptionsError, match="action: expected 0 to 7, found 8"):
+        env.step(8)
     episode(env, lambda _: 0)
     with pytest.raises(UsageError, match="expected an episode"):
         env.step(0)

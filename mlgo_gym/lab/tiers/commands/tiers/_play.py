@@ -21,8 +21,11 @@ POLICIES = ("O0", "O1", "O2", "O3", "hotspot", "v8", "ski-rental")
 def add_options(add: shared.Options) -> None:
     what = "recordings, or folders of them (default: the sample's)"
     add("recordings", "FILE", what, nargs="*")
-    what = "O0 to O3, O2@COUNT, hotspot, v8, ski-rental or random; repeat for more (default: all "
-    add("--policy", "NAME", what + "but O2@COUNT and random)", many=True)
+    what = (
+        "O0 to O3, O2@COUNT, hotspot, v8, ski-rental or random, and behind it +enter, +specialise"
+    )
+    what += ", +prune or +trust; repeat for more (default: all plain ones but O2@COUNT and random)"
+    add("--policy", "NAME", what, many=True)
     add(
         "--threads",
         "N",

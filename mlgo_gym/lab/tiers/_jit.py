@@ -1,0 +1,307 @@
+"""A JIT of the units of a program: LLVM's ORC through llvmlite, with a stub for each function."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import llvmlite.binding as llvm
+
+from mlgo_gym.lab.tiers._assembly import (
+    counting,
+    counting_back,
+    frame_offsets,
+    resumable,
+    resumed,
+)
+from mlgo_gym.lab.tiers._codegen import (
+    assembled,
+    bitcode_of,
+    code_in,
+    machine_of,
+    optimised,
+    parsed,
+)
+from mlgo_gym.lab.tiers._guard import Guard
+from mlgo_gym.lab.tiers._recording import CACHED, PRUNED, RESTED, RESTS, SPECIAL
+from mlgo_gym.lab.tiers._rest import Framed
+from mlgo_gym.lab.tiers._special import (
+    LOG_WORDS,
+    ROW_WORDS,
+    WATCHER,
+    specialised,
+    watched,
+    watched_arguments,
+    watcher,
+)
+from mlgo_gym.lab.tiers._stubs import ENTRIES, FAILED, ON_FAILURE, PLACES, ROW, ROWS, STUB, stubs
+from mlgo_gym.lab.tiers._units import CODE
+
+MOST_EVENTS: Final = 1 << 15
+_MAP_32BIT: Final = 0x40
+_ALIGNED: Final = 15
+_LIBRARIES: Final = ("libm.so.6", "libstdc++.so.6")
+_WARMING: Final = 8
+_STUBS_BYTES: Final = 1 << 21
+
+
+class Jit:
+    """Compiles units at tiers, and links them where the program runs.
+
+    Args:
+        program: its units.
+        libc: the C library.
+        counting: whether their code counts what it executes.
+        events: whether stubs, guards, and jumps back in code of tier 0, ask at powers of two.
+        watching: whether code of tier 0 notes its arguments' values instead.
+    """
+
+    def __init__(
+        self,
+        program: dict[str, Any],
+        libc: Any,
+        *,
+        counting: bool,
+        events: bool,
+        watching: bool = False,
+    ) -> None:
+        self.functions: Final = program["functions"]
+        self.is_counting: Final = counting
+        self.has_events: Final = events
+        self.besides_s = 0.0
+        for name in _LIBRARIES:
+            try:
+                ctypes.CDLL(name, ctypes.RTLD_GLOBAL)
+            except OSError:
+                continue
+        self._libc = libc
+        self.base: Final = self.memory(ROWS + ROW * len(self.functions))
+        self._jit = llvm.create_lljit_compiler(machine_of(0))
+        names = [each["name"] for each in self.functions]
+        main = names.index("main")
+        text = stubs(len(names), main, self.base, counting=counting, events=events)
+        code = code_in(assembled(text))
+        self._stubs = self.memory(_STUBS_BYTES, mmap.PROT_EXEC)
+        if len(code) > _STUBS_BYTES:
+            raise OverflowError(f"expected at most {_STUBS_BYTES // STUB} functions, found more")
+        ctypes.memmove(self._stubs, code, len(code))
+        self._known = {
+            name: self._stubs + STUB * number for number, name in enumerate([*names, *ENTRIES])
+        }
+        self._kept: list[Any] = []
+        self._codes: dict[tuple[int, int], int] = {}
+        self._offsets: dict[int, list[int]] = {}
+        self._sizes: dict[int, int] = {}
+        self._ways: dict[int, int] = {}
+        self._load_data(program)
+        self.special: dict[int, tuple[int, list[int]]] = {}
+        self.kept: dict[int, list[int]] = {}
+        self.watch = Watch(self) if watching else None
+
+    def address(self, name: str) -> int:
+        """Where a function's stub or a variable is."""
+        return self._known[name]
+
+    def stub(self, function: int) -> int:
+        """The address of a function's stub."""
+        return self._stubs + STUB * function
+
+    def row(self, function: int) -> int:
+        """The address of a function's own data."""
+        return self.base + ROWS + ROW * function
+
+    def _load_data(self, program: dict[str, Any]) -> None:
+        made = machine_of(0).emit_object(parsed(program["data"]))
+        self._known |= self._linked("data", made, program["data_refers"], program["variables"])
+
+    def code(self, function: int, version: int) -> int:
+        """The address of a function's code of a version, or of its rest from `RESTS` on.
+
+        It is compiled when it is first asked for.
+        """
+        if (function, version) not in self._codes:
+            unit = self.functions[function]
+            made = self._object(function, version)
+            symbol = unit["name"] + CODE
+            name = f"{function}.{version}"
+            has_way = not version and not self.watch and self.can_resume(function)
+            way = [resumed(symbol)] if has_way else []
+            found = self._linked(name, made, unit["refers"], [symbol, *way])
+            self._codes[function, version] = found[symbol]
+            for each in way:
+                self._ways[function] = found[each]
+        return self._codes[function, version]
+
+    def warm_up(self) -> None:
+        """Use LLVM once at each tier, so that nothing is set up while the program waits."""
+        for number in range(min(len(self.functions), _WARMING)):
+            for tier in range(4):
+                self._object(number, tier)
+
+    def _object(self, function: int, version: int) -> bytes:
+        unit = self.functions[function]
+        if version >= RESTS:
+            with self._besides():
+                bitcode = self._rest(function, version - RESTS)
+            return self._emitted(bitcode, unit, RESTED)
+        if version >= SPECIAL and function not in (
+            self.kept if version == PRUNED else self.special
+        ):
+            version = RESTED
+        if version >= SPECIAL:
+            code = self.code(function, 0)
+            with self._besides():
+                bitcode = self._guessing(function, version, code)
+            return self._emitted(bitcode, unit, RESTED)
+        bitcode = unit["bitcode" if version else "at_o0"]
+        if self.watch and not version:
+            self._emitted(bitcode, unit, 0, function)  # to see its frame
+            return self._emitted(self.watch.watched(function), unit, 0)
+        if version:
+            return self._emitted(bitcode, unit, version)
+        if not self.is_counting:
+            # What follows goes by way of assembly, which a JIT that made it itself would not.
+            self._emitted(bitcode, unit, 0)
+        with self._besides():
+            return self._emitted(bitcode, unit, 0, function)
+
+    @contextmanager
+    def _besides(self) -> Iterator[None]:
+        """Note the time of what a JIT would not do while the program waits."""
+        before, start = self.besides_s, time.thread_time()
+        yield
+        self.besides_s = before + time.thread_time() - start
+
+    def can_resume(self, function: int) -> bool:
+        """Tell whether a function's code at O0 can be gone on with in any block."""
+        return bool(self._sizes.get(function))
+
+    def framed(self, function: int) -> Framed:
+        """A function whose blocks share a frame.
+
+        Raises:
+            LookupError: they share more, or it has not run at O0.
+        """
+        unit = self.functions[function]
+        framed = Framed.of(str(parsed(unit["bitcode"])), unit["code"])
+        if framed is None or function not in self._offsets:
+            raise LookupError(f"expected a frame of {unit['name']} at O0, found none")
+        return framed
+
+    def _rest(self, function: int, head: int) -> str:
+        framed = self.framed(function)
+        return bitcode_of(framed.rest(framed.heads[head], self._offsets[function]))
+
+    def _guessing(self, function: int, version: int, code: int) -> str:
+        """The bitcode of a version that guesses, of a function whose code at O0 is known."""
+        unit = self.functions[function]
+        countdown, ask = self.row(function) + FAILED, self.stub(function) + ON_FAILURE
+        if version < PRUNED:
+            argument, values = self.special[function]
+            count = CACHED[version - SPECIAL] if version < PRUNED - 1 else len(values)
+            text, guard = str(parsed(unit["bitcode"])), Guard(code, countdown, ask)
+            return bitcode_of(specialised(text, unit["code"], argument, values[:count], guard))
+        framed = self.framed(function)
+        kept = [framed.heads[number] for number in self.kept[function]]
+        guard = Guard(self._ways[function], countdown, ask)
+        size = self._sizes[function] + _ALIGNED & ~_ALIGNED
+        return bitcode_of(framed.pruned(kept, self._offsets[function], size, guard))
+
+    def _emitted(
+        self, bitcode: str, unit: dict[str, Any], tier: int, own: int | None = None
+    ) -> bytes:
+        """An object; of tier 0, one that others can resume, of the function ``own``."""
+        module, machine = optimised(bitcode, tier)
+        if own is None and not self.is_counting:
+            return bytes(machine.emit_object(module))
+        machine.set_asm_verbosity(True)
+        text = machine.emit_assembly(module)
+        code = unit["name"] + CODE
+        if self.is_counting:
+            text = counting(text, code, self.base + PLACES["TOTAL"], self.base + PLACES["SAVED"])
+        if own is not None:
+            self._offsets[own] = frame_offsets(text)
+            heads = {name: number for number, name in enumerate(unit["heads"])}
+            text, self._sizes[own] = resumable(text, code, heads)
+            if self.has_events:
+                text = counting_back(text, code, self.row(own), heads)
+        return assembled(text)
+
+    def add(self, name: str, made: bytes) -> None:
+        """Link an object, whose one function others can call."""
+        self._known |= self._linked(name, made, (), [name])
+
+    def _linked(self, name: str, made: bytes, refers: Any, exported: Any) -> dict[str, int]:
+        builder = llvm.JITLibraryBuilder().add_object_img(made).add_current_process()
+        for each in ("tiers.exit", "tiers.atexit", WATCHER, *refers):
+            if each in self._known and each not in exported:
+                builder.import_symbol(each, self._known[each])
+        for each in exported:
+            builder.export_symbol(each)
+        # Names of libraries stay taken, so each link has its own.
+        tracker = builder.link(self._jit, f"{name}.{len(self._kept)}")
+        self._kept.append(tracker)
+        return {each: tracker[each] for each in exported}
+
+    def memory(self, size: int, protection: int = 0) -> int:
+        """Zeroed memory below 2 GiB; its address."""
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_32BIT
+        protection |= mmap.PROT_READ | mmap.PROT_WRITE
+        self._libc.mmap.restype = ctypes.c_void_p
+        place = self._libc.mmap(None, ctypes.c_size_t(size), protection, flags, -1, 0)
+        if place is None or place == ctypes.c_void_p(-1).value:
+            raise MemoryError("expected memory below 2 GiB, found none")
+        return int(place)
+
+
+class Watch:
+    """What values the arguments of a JIT's functions have had."""
+
+    def __init__(self, jit: Jit) -> None:
+        self._jit = jit
+        self._log = jit.memory(8 + 8 * LOG_WORDS * MOST_EVENTS)
+        self._rows: dict[int, tuple[int, int]] = {}
+        self._blocks: dict[int, int] = {}
+        self._kept: list[tuple[int, int]] = []
+        made = machine_of(RESTED)
+        text = watcher(self._log, MOST_EVENTS, jit.base + PLACES["CALLS"])
+        jit.add(WATCHER, made.emit_object(parsed(bitcode_of(text))))
+
+    def watched(self, function: int) -> str:
+        """The bitcode of a function that notes its arguments' values."""
+        unit = self._jit.functions[function]
+        text = str(parsed(unit["bitcode"]))
+        places = watched_arguments(text, unit["code"])
+        start = self._jit.memory(8 * ROW_WORDS * max(len(places), 1))
+        rows = {start + 8 * ROW_WORDS * i: place for i, place in enumerate(places)}
+        self._rows |= {row: (function, place) for row, place in rows.items()}
+        self._blocks[function] = blocks = self._jit.memory(max(len(unit["heads"]), 1))
+        own = [(place, row) for row, place in rows.items()]
+        return bitcode_of(watched(text, unit["code"], own, blocks))
+
+    def profiled(self, function: int) -> None:
+        """Note which blocks a function has reached, if it can be pruned to them."""
+        heads = self._jit.functions[function]["heads"]
+        if not self._jit.can_resume(function):
+            return
+        reached = ctypes.string_at(self._blocks[function], len(heads))
+        kept = [block for block in range(len(heads)) if reached[block]]
+        if self._jit.framed(function).leaves([heads[block] for block in kept]):
+            self._kept += ((function, block) for block in kept)
+
+    def found(self) -> dict[str, Any]:
+        """The arguments' first values, and the calls at which later ones reach powers of two."""
+        words = (ctypes.c_int64 * ROW_WORDS).from_address
+        count, *log = (ctypes.c_int64 * (1 + LOG_WORDS * MOST_EVENTS)).from_address(self._log)
+        if count > MOST_EVENTS:
+            raise OverflowError(f"expected at most {MOST_EVENTS} events of values, found more")
+        entries = [log[i : i + LOG_WORDS] for i in range(0, LOG_WORDS * count, LOG_WORDS)]
+        return {
+            "values": [[*place, *words(row)] for row, place in self._rows.items()],
+            "later": [[*self._rows[row], *rest] for row, *rest in entries],
+            "kept": self._kept,
+        }

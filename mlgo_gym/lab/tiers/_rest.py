@@ -1,0 +1,277 @@
+"""The rest of a function from a block on, as a function of the memory that its blocks share.
+
+Before, LLVM's ``reg2mem`` has put all values that more than one block uses on the stack. So what a
+block needs to go on is the addresses of the stack's variables, whatever code came there: a loop
+that runs in slow code can be left for fast code (on-stack replacement, Fink and Qian, Design,
+Implementation and Evaluation of Adaptive Recompilation with On-Stack Replacement, CGO 2003), and
+a wrong guess for code that does not guess (deoptimisation).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from mlgo_gym.lab.tiers._guard import Guard
+from mlgo_gym.llvm import NAME, Function, ModuleText, Signature
+
+_LABEL: Final = re.compile(rf"^({NAME}):")
+_TARGET: Final = re.compile(rf"\blabel %({NAME})")
+_VALUE: Final = re.compile(rf"%{NAME}")
+_MADE: Final = re.compile(rf"^  (%{NAME}) = ")
+_ALLOCA: Final = re.compile(rf"^  (%{NAME}) = alloca (.+?)(?:, align \d+)?$")
+_DYNAMIC: Final = re.compile(r", i\d+ %|\binalloca\b")
+_SCALAR: Final = re.compile(r"i\d+|ptr|half|bfloat|float|double|x86_fp80|<[^>]*>")
+_UNFIT: Final = re.compile(
+    r"\b(?:musttail|indirectbr|callbr|invoke|landingpad|blockaddress|phi)\b"
+    r"|@\w*setjmp\(|@vfork\(|@llvm\.(?:va_start|stacksave|localescape)"
+)
+_POINTERS: Final = re.compile(r'"frame-pointer"="[^"]*" ?')
+_ESCAPES: Final = "declare void @llvm.localescape(...)"
+_FRAME: Final = "%tiers.frame"
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A piece of a frame: a variable of the stack, or where an argument is kept.
+
+    Attributes:
+        name: of the variable, or of the argument, with its mark.
+        kind: its type.
+        line: of LLVM's, that makes it; empty for an argument.
+        is_private: whether nothing but loads and stores knows of it.
+    """
+
+    name: str
+    kind: str
+    line: str
+    is_private: bool
+
+
+@dataclass(frozen=True)
+class Framed:
+    """A function whose blocks share nothing but a frame.
+
+    Attributes:
+        module: that has it.
+        function: itself.
+        blocks: its lines by block, the entry first.
+        slots: of its frame.
+    """
+
+    module: ModuleText = field(repr=False)
+    function: Function = field(repr=False)
+    blocks: Mapping[str, tuple[str, ...]] = field(repr=False)
+    slots: tuple[Slot, ...]
+
+    @classmethod
+    def of(cls, text: str, code: str) -> Framed | None:
+        """The function of a name, or ``None`` where its blocks share more, or it has one only.
+
+        Args:
+            text: assembly of a module, whose values have names, after ``reg2mem``.
+            code: the name as it is written.
+        """
+        module = ModuleText.read(text)
+        function = module.functions[code]
+        blocks = blocks_of(function)
+        signature = Signature.read(function.header)
+        entry, *others = blocks.values()
+        later = [line for lines in others for line in lines]
+        if not others or signature.is_variadic or any(map(_UNFIT.search, function.body)):
+            return None
+        allocas = {match[1]: match for match in map(_ALLOCA.match, entry) if match}
+        used = set(_VALUE.findall("\n".join(later)))
+        arguments = [each for each in signature.parameters if each.name in used]
+        known = {match[1] for match in map(_MADE.match, later) if match}
+        known |= {*allocas, *(each.name for each in arguments), *(f"%{name}" for name in blocks)}
+        known |= {line.partition(" = ")[0] for line in module.preamble if line.startswith("%")}
+        is_dynamic = any(_DYNAMIC.search(each[2]) for each in allocas.values())
+        if used - known or is_dynamic or any(map(_ALLOCA.match, later)):
+            return None
+        private = _private(function, allocas)
+        slots = [Slot(name, m[2], m[0], name in private) for name, m in allocas.items()]
+        slots += [Slot(each.name, each.kind, "", True) for each in arguments]
+        return cls(module, function, blocks, tuple(slots))
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The names of the blocks that the rest can begin at: all but the entry."""
+        return tuple(self.blocks)[1:]
+
+    def revealed(self) -> str:
+        """A module with the function, whose code tells where the slots stand in its frame.
+
+        ``llvm.localescape`` defines a symbol for each, an offset from the frame pointer.
+        """
+        entry, *_ = self.blocks
+        lines = [*self.blocks[entry]]
+        place = 1 + max((i for i, line in enumerate(lines) if _ALLOCA.match(line)), default=-1)
+        names = []
+        more = []
+        for number, each in enumerate(self.slots):
+            name = each.name
+            if not each.line:
+                name = f"%tiers.argument.{number}"
+                more.append(f"  {name} = alloca {each.kind}")
+            names.append(name)
+        more.append(f"  call void (...) @llvm.localescape({', '.join(f'ptr {n}' for n in names)})")
+        more += (
+            f"  store {each.kind} {each.name}, ptr {name}"
+            for each, name in zip(self.slots, names, strict=True)
+            if not each.line
+        )
+        lines[place:place] = more
+        signature = Signature.read(self.function.header)
+        before = self.function.header.removesuffix(signature.behind)
+        header = f'{_POINTERS.sub("", before)} "frame-pointer"="all"{signature.behind}'
+        body = _joined({**self.blocks, entry: tuple(lines)})
+        declared = {**self.module.declarations, "llvm.localescape": _ESCAPES}
+        module = replace(
+            self.module,
+            functions={signature.name: replace(self.function, header=header, body=body)},
+            declarations=declared,
+            epilogue=[_POINTERS.sub("", line) for line in self.module.epilogue],
+        )
+        return str(module)
+
+    def rest(self, head: str, offsets: Sequence[int], name: str = "") -> str:
+        """A module with the rest of the function from a block on; it takes the frame's address.
+
+        What nothing else can know of is copied out of the frame, as nothing returns into it.
+
+        Args:
+            head: the block's name.
+            offsets: of the slots in the frame.
+            name: as it is written; the function's own if empty.
+        """
+        lines = ["tiers.rest:"]
+        for number, (each, offset) in enumerate(zip(self.slots, offsets, strict=True)):
+            at, value = f"%tiers.at.{number}", f"%tiers.value.{number}"
+            place = f"getelementptr i8, ptr {_FRAME}, i64 {offset}"
+            if not each.is_private:
+                lines.append(f"  {each.name} = {place}")
+                continue
+            loaded = value if each.line else each.name
+            lines += (each.line, f"  {at} = {place}") if each.line else (f"  {at} = {place}",)
+            lines.append(f"  {loaded} = load {each.kind}, ptr {at}")
+            if each.line:
+                lines.append(f"  store {each.kind} {value}, ptr {each.name}")
+        lines.append(f"  br label %{head}")
+        kept = reached(self.blocks, head)
+        blocks = {each: self.blocks[each] for each in self.blocks if each in kept}
+        body = (*lines, *(each for each in _joined(blocks) if "@llvm.lifetime." not in each))
+        signature = Signature.read(self.function.header)
+        header = f"{signature.before} @{name or signature.name}(ptr {_FRAME}){signature.behind}"
+        function = Function(name or signature.name, header, body)
+        return str(replace(self.module, functions={function.name: function}))
+
+    def leaves(self, kept: Collection[str]) -> bool:
+        """Tell whether any block that is kept, or the entry, is followed by one that is not."""
+        entry, *_ = self.blocks
+        known = {entry, *kept}
+        return any(not known.issuperset(following(self.blocks[each])) for each in known)
+
+    def pruned(self, kept: Collection[str], offsets: Sequence[int], size: int, guard: Guard) -> str:
+        """A module with the function, where blocks that were not kept are left for code at O0.
+
+        What the slots hold then stands in an image of the frame of that code, which goes on in it.
+
+        Args:
+            kept: names of blocks besides the entry.
+            offsets: of the slots in the frame, from its pointer.
+            size: bytes of the frame below its pointer.
+            guard: what is done then; its code takes the frame's pointer and a block's number.
+        """
+        entry, *_ = self.blocks
+        known = {entry, *kept}
+        numbers = {name: str(number) for number, name in enumerate(self.heads)}
+        image = [
+            f"  %tiers.image = alloca [{size} x i8], align 16",
+            f"  {_FRAME} = getelementptr i8, ptr %tiers.image, i64 {size}",
+        ]
+        saved = []
+        lines = {each: [*self.blocks[each]] for each in self.blocks if each in known}
+        for number, (each, offset) in enumerate(zip(self.slots, offsets, strict=True)):
+            at, value = f"%tiers.at.{number}", f"%tiers.value.{number}"
+            place = f"getelementptr i8, ptr {_FRAME}, i64 {offset}"
+            if not each.is_private:
+                image.append(f"  {each.name} = {place}")
+                lines[entry].remove(each.line)
+                continue
+            saved.append(f"  {at} = {place}")
+            if each.line:
+                saved.append(f"  {value} = load {each.kind}, ptr {each.name}")
+            saved.append(f"  store {each.kind} {value if each.line else each.name}, ptr {at}")
+        left: list[tuple[str, str]] = []
+
+        def target(match: re.Match[str]) -> str:
+            if match[1] in known:
+                return match[0]
+            left.append((numbers[match[1]], f"tiers.left.{len(left)}"))
+            return f"label %{left[-1][1]}"
+
+        blocks = {
+            name: [_TARGET.sub(target, line) for line in each if "@llvm.lifetime." not in line]
+            for name, each in lines.items()
+        }
+        blocks[entry][:0] = image
+        blocks |= {name: ["  br label %tiers.leave"] for _, name in left}
+        origins = ", ".join(f"[ {number}, %{name} ]" for number, name in left)
+        signature = Signature.read(self.function.header)
+        given = (f"ptr {_FRAME}", "i64 %tiers.block")
+        blocks["tiers.leave"] = [f"  %tiers.block = phi i64 {origins}", *saved, *guard.failed()]
+        blocks[guard.GOES_ON] = [*guard.left(signature, given)]
+        function = replace(self.function, body=_joined(blocks))
+        module = replace(
+            self.module, functions={function.name: function}, metadata=dict(guard.METADATA)
+        )
+        return str(module)
+
+
+def blocks_of(function: Function) -> dict[str, tuple[str, ...]]:
+    """The lines of each block by its name, which all have; empty ones are left out."""
+    found: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in function.body:
+        if match := _LABEL.match(line):
+            lines = found.setdefault(match[1], [])
+        elif line:
+            lines.append(line)
+    return {name: tuple(each) for name, each in found.items()}
+
+
+def following(lines: Iterable[str]) -> list[str]:
+    """The names of the blocks that may come next, behind a block of these lines."""
+    return [name for line in lines for name in _TARGET.findall(line)]
+
+
+def reached(blocks: Mapping[str, Iterable[str]], start: str) -> set[str]:
+    """The names of the blocks that can come from one on, itself included."""
+    found, pending = {start}, [start]
+    while pending:
+        for name in following(blocks[pending.pop()]):
+            if name not in found:
+                found.add(name)
+                pending.append(name)
+    return found
+
+
+def _joined(blocks: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
+    return tuple(line for name, lines in blocks.items() for line in (f"{name}:", *lines))
+
+
+def _private(function: Function, allocas: Mapping[str, re.Match[str]]) -> set[str]:
+    """Scalars that are loaded and stored as what they are, and whose address nobody takes."""
+    found = {name for name, each in allocas.items() if _SCALAR.fullmatch(each[2])}
+    for line in function.body:
+        if _ALLOCA.match(line) or "@llvm.lifetime." in line:
+            continue
+        for name in found.intersection(_VALUE.findall(line)):
+            kind = re.escape(allocas[name][2])
+            plain = rf"(?:= load {kind}|store {kind} (?!{re.escape(name)},)\S.*?), ptr "
+            if not re.search(rf"{plain}{re.escape(name)}(?:,|$)", line):
+                found.discard(name)
+    return found
