@@ -28,6 +28,8 @@ _ENTER_BLOCK: Final = 1
 _DEFINE_ABBREVIATION: Final = 2
 _UNABBREVIATED: Final = 3
 _MODULE_BLOCK: Final = 8
+_NAMES_BLOCK: Final = 23
+_HEADER: Final = 8  # of a block at the top level, in bytes: its id, a width, and its length
 _TRIPLE_RECORD: Final = 2
 # Encodings of an abbreviation's operands that have a value of their own: fixed and vbr.
 _SIZED_ENCODINGS: Final = frozenset({1, 2})
@@ -59,6 +61,25 @@ def split_modules(data: bytes) -> list[bytes]:
     if not modules:
         raise ExtractionError("expected bitcode, found nothing")
     return modules
+
+
+def main_module(stream: bytes) -> bytes:
+    """The bitstream of the first of several modules, which share their names; others as they are.
+
+    ``-fsplit-lto-unit`` makes two of one (``ThinLTOBitcodeWriter.cpp``): the code comes first, then
+    what belongs to virtual tables.
+
+    Args:
+        stream: as `split_modules` returns it.
+    """
+    if stream.startswith(_WRAPPER_MAGIC):
+        return stream
+    blocks = list(_blocks(stream, 0))
+    modules = [each for each in blocks if each.id == _MODULE_BLOCK]
+    if len(modules) == 1:
+        return stream
+    names = (stream[each.start - _HEADER : each.end] for each in blocks if each.id == _NAMES_BLOCK)
+    return stream[: modules[0].end] + b"".join(names)
 
 
 def target_triple(module: bytes) -> str | None:

@@ -12,7 +12,14 @@ import lief
 from corpus_tools.errors import ExtractionError
 from corpus_tools.reading import read_regular
 
-__all__ = ["LARGEST_BYTES", "Binary", "ObjectFile", "parse_binary", "read_bounded"]
+__all__ = [
+    "LARGEST_BYTES",
+    "Binary",
+    "ObjectFile",
+    "other_kind",
+    "parse_binary",
+    "read_bounded",
+]
 
 LARGEST_BYTES: Final = 1 << 31
 """The size in bytes above which a file is not read: 2 GiB, more than any compiler writes."""
@@ -20,7 +27,10 @@ LARGEST_BYTES: Final = 1 << 31
 _COMPILER_SECTION: Final = ".comment"
 # ET_REL of <elf.h>, MH_OBJECT of <mach-o/loader.h>.
 _ELF_RELOCATABLE: Final = 1
+_ELF_LINKED: Final = (2, 3)
 _MACHO_OBJECT: Final = 1
+_LIBTOOL_NOTE: Final = b"a libtool object file"
+_WINDOWS_RESOURCE: Final = bytes.fromhex("0000000020000000ffff0000ffff0000")
 
 _ELF_MAGIC: Final = b"\x7fELF"
 _MACHO_MAGICS: Final = frozenset(
@@ -115,6 +125,22 @@ class ObjectFile:
         return self.data[offset : offset + size]
 
 
+def other_kind(data: bytes) -> str | None:
+    """What a file is that builds leave behind like objects; None where it may be one.
+
+    >>> other_kind(b"CPCH"), other_kind(b"")
+    ('a precompiled header or module', None)
+    """
+    if data.startswith((b"CPCH", b"gpch")):
+        return "a precompiled header or module"
+    if data.startswith(b"# ") and _LIBTOOL_NOTE in data[:256]:
+        return "a note of libtool's about an object"
+    if data.startswith(_WINDOWS_RESOURCE):
+        return "a compiled resource"
+    is_linked = data.startswith(_ELF_MAGIC) and _elf_type(data) in _ELF_LINKED
+    return "a linked program or library" if is_linked or data.startswith(b"MZ") else None
+
+
 def parse_binary(data: bytes, *, has_relocations: bool = False) -> Binary:
     """Parse an object file by LIEF.
 
@@ -138,7 +164,7 @@ def parse_binary(data: bytes, *, has_relocations: bool = False) -> Binary:
 
 def _elf(data: bytes, *, has_relocations: bool) -> lief.ELF.Binary:
     # LIEF's enumerations warn about values that they do not have, so the type is read here.
-    kind = int.from_bytes(data[16:18], "big" if data[5:6] == b"\x02" else "little")
+    kind = _elf_type(data)
     if kind != _ELF_RELOCATABLE:
         raise ExtractionError(f"expected an object file, found another kind (ELF type {kind})")
     settings = lief.ELF.ParserConfig() if has_relocations else _elf_settings()
@@ -148,6 +174,10 @@ def _elf(data: bytes, *, has_relocations: bool) -> lief.ELF.Binary:
         found = len(binary.sections)
         raise ExtractionError(f"truncated: expected {expected} sections, found {found}")
     return binary
+
+
+def _elf_type(data: bytes) -> int:
+    return int.from_bytes(data[16:18], "big" if data[5:6] == b"\x02" else "little")
 
 
 def _macho(data: bytes) -> lief.MachO.Binary:

@@ -158,6 +158,14 @@ TINY = {
         ),
         ("44 hashes in hashes.json", "44 of 44 equal"),
     ),
+    "inline_caches": Tiny(
+        ("benchmarks.inline_caches --cases 2",),
+        (
+            "no cache: # instructions a call",
+            "1 type, that: # instructions a call",
+        ),
+        (CLANG,),
+    ),
     "labels": Tiny(
         ("benchmarks labels --modules 1 --rounds 1",),
         (

@@ -10,11 +10,14 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import zip_longest
+from os.path import normpath
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from corpus_tools.errors import BuildListError
 from corpus_tools.extraction.inputs import (
+    OBJECT_SUFFIXES,
     Listed,
     ObjectInput,
     Outcome,
@@ -30,7 +33,15 @@ __all__ = ["list_compile_commands", "read_entries", "read_entry", "read_json"]
 
 # Actions of the driver that leave no object behind.
 _NO_OBJECT = frozenset({"-E", "-S", "-M", "-MM", "-fsyntax-only", "--analyze", "-emit-ast"})
+# Options without which a driver links what it compiles; -cc1 never does.
+_COMPILES_ONLY = frozenset({"-c", "/c", "--compile", "-cc1"})
 _ASSEMBLY = frozenset({".s", ".S", ".asm", ".sx"})
+# What builds compile besides objects.
+_OTHERS = {
+    **dict.fromkeys((".pch", ".gch"), "a precompiled header"),
+    ".pcm": "a precompiled module",
+    ".res": "a compiled resource",
+}
 
 
 def read_json(path: Path) -> Any:
@@ -77,13 +88,13 @@ def _told_apart(listed: list[Listed], obj_base_dir: Path) -> list[Listed]:
     places: dict[str, set[Path]] = {}
     for each in listed:
         if isinstance(each, ObjectInput):
-            places.setdefault(each.name, set()).add(each.path)
+            places.setdefault(normpath(each.name), set()).add(Path(normpath(each.path)))
     shared = {name for name, paths in places.items() if len(paths) > 1}
     return [_renamed(each, shared, obj_base_dir) for each in listed]
 
 
 def _renamed(each: Listed, shared: set[str], obj_base_dir: Path) -> Listed:
-    if isinstance(each, Outcome) or each.name not in shared:
+    if isinstance(each, Outcome) or normpath(each.name) not in shared:
         return each
     again = listed_object(str(each.path), obj_base_dir)
     return each if isinstance(again, Outcome) else replace(each, name=again.name)
@@ -124,6 +135,10 @@ class _Command(NamedTuple):
             return Outcome(label, Status.SKIPPED, reason="names no object (no -o and no -c)")
         if self.source and PurePosixPath(self.source).suffix in _ASSEMBLY:
             return Outcome(given, Status.SKIPPED, reason="assembly, which has no bitcode")
+        if other := _OTHERS.get(PurePosixPath(given).suffix):
+            return Outcome(given, Status.SKIPPED, reason=f"makes no object but {other}")
+        if PurePosixPath(given).suffix not in OBJECT_SUFFIXES and not own & _COMPILES_ONLY:
+            return Outcome(given, Status.SKIPPED, reason="compiles and links at once (no -c)")
         return listed_object(
             given,
             self.directory,
@@ -196,9 +211,8 @@ def _object_of(arguments: list[str]) -> str | None:
 
 def _pairs(arguments: list[str]) -> Iterator[tuple[str, str | None]]:
     """Each argument with the one behind it; those that belong to -Xclang and -mllvm left out."""
-    following = [*arguments[1:], None]
     is_value = False
-    for argument, value in zip(arguments, following, strict=True):
+    for argument, value in zip_longest(arguments, arguments[1:]):
         if not is_value:
             yield argument, value
         is_value = not is_value and argument in {"-Xclang", "-mllvm", "-Xlinker", "-o"}

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from corpus_tools.bitcode import is_bitcode, split_modules
+from corpus_tools.bitcode import is_bitcode, main_module, split_modules
 from corpus_tools.clang import Clang
 from corpus_tools.errors import CorpusToolsError, ExtractionError
 from corpus_tools.extraction.folder import IMPORTED_SUFFIX
 from corpus_tools.extraction.inputs import ObjectInput, Outcome, Status
 from corpus_tools.extraction.lto_command import command_of_driver
 from corpus_tools.manifest import encode_command
-from corpus_tools.object_file import ObjectFile, read_bounded
+from corpus_tools.object_file import ObjectFile, other_kind, read_bounded
 from corpus_tools.reading import open_regular, reason_of
 
 __all__ = [
@@ -33,6 +33,7 @@ _MACHO_SECTIONS: Final = {
     COMMAND_SECTION: "__LLVM,__cmdline",
     BITCODE_SECTION: "__LLVM,__bitcode",
 }
+_FAT_LTO_SECTION: Final = ".llvm.lto"
 _INDEX_OPTION: Final = "-fthinlto-index"
 _FIRST_ARGUMENT: Final = b"-cc1\0"
 
@@ -113,7 +114,14 @@ def _modules(each: ObjectInput, extraction: Extraction) -> tuple[ExtractedModule
         return (_bitcode_module(each, data, extraction),)
     if not data:
         raise _Skip("empty file")
-    command, bitcode = _sections(ObjectFile.parse(data), extraction)
+    if not extraction.as_llvm and (kind := other_kind(data)):
+        raise _Skip(kind)
+    file = ObjectFile.parse(data)
+    if not extraction.as_llvm and (bitcode := _of_fat_lto(file, extraction)):
+        return (_bitcode_module(each, bitcode, extraction),)
+    command, bitcode = _sections(file, extraction)
+    if not command.strip(b"\0") and not extraction.as_llvm:
+        command = _default_command(bitcode, extraction)
     parts = [(each.name, command, bitcode)]
     if not extraction.as_llvm:
         parts = _split(each.name, command, bitcode)
@@ -149,6 +157,22 @@ def _sections(file: ObjectFile, extraction: Extraction) -> tuple[bytes, bytes]:
     if not bitcode.strip(b"\0") and not extraction.as_llvm:
         raise _Skip(f"section {names[1]} is only a marker; build with -Xclang -fembed-bitcode=all")
     return command, bitcode
+
+
+def _of_fat_lto(file: ObjectFile, extraction: Extraction) -> bytes | None:
+    """The bitcode of an object of ``-ffat-lto-objects``, which has machine code besides."""
+    if file.contents(extraction.bitcode_section_name) is not None:
+        return None
+    return file.contents(_FAT_LTO_SECTION)
+
+
+def _default_command(bitcode: bytes, extraction: Extraction) -> bytes:
+    """The command of each of an object's modules where it has none, as rustc leaves them."""
+    if not extraction.default_args:
+        section = extraction.cmd_section_name
+        raise _Skip(f"section {section} is empty, as rustc leaves it; give --default_args")
+    count = len(split_modules(bitcode))
+    return b"\0".join([encode_command(extraction.default_args)] * count)
 
 
 def _likely_reason(file: ObjectFile) -> str:
@@ -232,7 +256,7 @@ def _read_file(path: Path) -> bytes:
 
 def _bitcode_module(each: ObjectInput, data: bytes, extraction: Extraction) -> ExtractedModule:
     """An object of a build with ``-flto``, or of ``-emit-llvm``: the bitcode itself."""
-    split_modules(data)
+    data = b"".join(map(main_module, split_modules(data)))
     command = encode_command(_command_of_bitcode(each, extraction))
     if not _is_wanted(command, extraction):
         raise _Skip("no argument of its command matches --cmd_filter")

@@ -13,6 +13,7 @@ from corpus_tools.reading import read_regular
 from corpus_tools.words import split_words
 
 __all__ = [
+    "OBJECT_SUFFIXES",
     "Listed",
     "ObjectInput",
     "Outcome",
@@ -23,6 +24,7 @@ __all__ = [
     "read_list",
 ]
 
+OBJECT_SUFFIXES = (".o", ".obj")
 _DEEPEST_RESPONSE_FILE = 16
 _MOST_ARGUMENTS = 1 << 18
 

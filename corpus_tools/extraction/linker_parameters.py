@@ -10,6 +10,7 @@ from typing import Any
 from corpus_tools.errors import BuildListError
 from corpus_tools.extraction.compile_commands import read_json
 from corpus_tools.extraction.inputs import (
+    OBJECT_SUFFIXES,
     Listed,
     Outcome,
     Status,
@@ -21,7 +22,6 @@ from corpus_tools.extraction.static_archive import list_archive
 
 __all__ = ["arguments_of", "list_aquery", "list_parameters", "read_links", "read_parameters"]
 
-OBJECT_SUFFIXES = (".o", ".obj")
 # Bazel calls archives that are linked as a whole .lo.
 ARCHIVE_SUFFIXES = (".a", ".lo")
 

@@ -20,6 +20,10 @@ __all__ = ["command_of_driver", "infer_override", "own_part"]
 
 # Options that make bitcode of what would be an object.
 _BITCODE_OPTIONS = ("-flto", "-emit-llvm", "-fno-lto", "-ffat-lto-objects", "-fsplit-lto-unit")
+# What clang says of options that it takes beside -flto alone.
+_NEEDS_LTO = "only allowed with '-flto"
+_EMITS_BITCODE = "-emit-llvm-bc"
+_OF_LTO = ("-flto", "-fsplit-lto-unit", "-fwhole-program-vtables", "-fvirtual-function-elimination")
 _CLANG = re.compile(r"clang(\+\+)?(-\d+)?")
 _LINKER = re.compile(r"(ld|ld\.lld|ld64\.lld|lld)(-\d+)?")
 _LAUNCHER = re.compile(
@@ -40,10 +44,18 @@ def command_of_driver(clang: Clang, arguments: Sequence[str], directory: Path) -
         CompileError: clang does not understand the command, or it compiles several sources.
     """
     own = [each for each in own_part(arguments)[1:] if not each.startswith(_BITCODE_OPTIONS)]
-    commands = parse_driver_output(dry_run(clang, ["-c", *own], directory))
+    try:
+        printed = dry_run(clang, ["-c", *own], directory)
+    except CompileError as error:
+        if _NEEDS_LTO not in str(error):
+            raise
+        printed = dry_run(clang, ["-c", "-flto", *own], directory)
+    commands = parse_driver_output(printed)
     if len(commands) != 1:
         raise CompileError("clang -###", f"expected one -cc1 command, found {len(commands)}")
-    return portable_command(embedded_command(commands[0], commands[0][-1]))
+    command = portable_command(embedded_command(commands[0], commands[0][-1]))
+    kept = (each for each in command if not each.startswith(_OF_LTO))
+    return tuple("-emit-obj" if each == _EMITS_BITCODE else each for each in kept)
 
 
 def infer_override(

@@ -110,7 +110,7 @@ class _Intake:
         self._store = store
         self._compares = compares
         self._repeats = repeats
-        self._paths: set[tuple[Path, tuple[int, int] | None]] = set()
+        self._paths: set[tuple[str, tuple[int, int] | None]] = set()
         self._contents: dict[bytes, str] = {}
         self.outcomes: list[Outcome] = []
         self.first_bitcode = b""
@@ -119,7 +119,7 @@ class _Intake:
         self, each: ObjectInput, outcome: Outcome, modules: Sequence[ExtractedModule]
     ) -> Outcome:
         """Stage the modules of an object that is not there twice; return what became of it."""
-        place = (each.path, each.member)
+        place = (os.path.realpath(each.path), each.member)
         if place in self._paths and not self._repeats:
             return Outcome(each.label, Status.SKIPPED, reason="listed twice")
         self._paths.add(place)

@@ -128,6 +128,28 @@ def test_no_program_of_the_build_is_run(clang22: Clang, options: str, tmp_path: 
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        "-fwhole-program-vtables",
+        "-fvirtual-function-elimination",
+        "-fsanitize=cfi",
+        "-fsanitize=cfi-icall -fvisibility=hidden",
+    ],
+)
+@pytest.mark.parametrize("lto", ["-flto", "-flto=thin"])
+def test_options_that_clang_takes_with_lto_alone(
+    clang22: Clang, tmp_path: Path, options: str, lto: str
+) -> None:
+    (tmp_path / "a.cpp").write_text("int a;\n")
+    given = ["clang++", "-O2", "-fvisibility=hidden", lto, *options.split(), "-c", "a.cpp"]
+    found = command_of_driver(clang22, given, tmp_path)
+    plain = command_of_driver(clang22, [each for each in given if each not in options], tmp_path)
+    assert set(plain) <= set(found)
+    assert found[found.index("-O2") + 1] == "-emit-obj"
+    assert not [each for each in found if each.startswith(("-flto", "-emit-llvm", "-fwhole"))]
+
+
 def test_the_command_is_what_clang_says_of_the_options_that_decide(
     clang22: Clang, tmp_path: Path
 ) -> None:
