@@ -41,8 +41,10 @@ def name_problem(name: str) -> str | None:
         return "expected a name, found an empty string"
     if "\0" in name or "\\" in name:
         return "expected a name without NUL and backslash, found one"
-    if PurePosixPath(name).is_absolute() or PureWindowsPath(name).drive:
+    if PurePosixPath(name).is_absolute():
         return "expected a relative name, found an absolute one"
+    if drive := PureWindowsPath(name).drive:
+        return f"expected a name without a drive of Windows, found {drive!r}"
     if ".." in PurePosixPath(name).parts:
         return "expected a name inside the corpus, found a '..' part"
     return None

@@ -51,7 +51,7 @@ def read_json(path: Path) -> Any:
         BuildListError: the file cannot be read, or is no JSON.
     """
     try:
-        return parse_json(read_list(path))
+        return parse_json(read_list(path).removeprefix("\ufeff"))  # as Windows' tools begin
     except ValueError as error:
         raise BuildListError(path, f"expected JSON, found something else: {error}") from error
 

@@ -23,6 +23,7 @@ __all__ = ["Link", "list_links"]
 _NINJA: Final = "build.ninja"
 _CMAKE: Final = "link.txt"
 _CMAKE_FOLDER: Final = "CMakeFiles"
+_MOST_OBJECTS: Final = 1 << 23
 _ESCAPED: Final = re.compile(r"\$(\n *|[$ :])|([ :|]|\n)")
 _PHONY: Final = "phony"
 _STATEMENT: Final = re.compile(
@@ -65,11 +66,16 @@ def list_links(build: Path) -> list[Link]:
     commands = {output: (given, says) for output, given, says in found}
     inputs = {output: given for output, (given, _) in commands.items()}
     used = {each for name in inputs for each in inputs[name] if each.suffix in ARCHIVE_SUFFIXES}
-    links = [
-        Link(os.path.relpath(path, build), objects, commands[path][1])
-        for path in inputs
-        if path not in used and (objects := _objects(path, inputs))
-    ]
+    links: list[Link] = []
+    left = _MOST_OBJECTS
+    for path in inputs:
+        if path in used or not (objects := _objects(path, inputs)):
+            continue
+        left -= len(objects)
+        if left < 0:
+            problem = f"expected at most {_MOST_OBJECTS} objects in all links, found more"
+            raise BuildListError(build, problem)
+        links.append(Link(os.path.relpath(path, build), objects, commands[path][1]))
     return sorted(links, key=lambda each: each.name)
 
 

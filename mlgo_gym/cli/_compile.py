@@ -124,8 +124,13 @@ def _check_answering(options: argparse.Namespace) -> int:
 
 def _form(options: argparse.Namespace) -> Form:
     """Return the form of the output; the ending of a folder's name says nothing."""
-    suffix = "" if options.corpus else options.output.suffix
-    return options.emit or _FORMS.get(suffix, "object")
+    if options.corpus:
+        return options.emit or "object"
+    path: Path = options.output
+    if str(path) == "-" or (path.suffix == ".ll" and not options.emit):
+        expected = f"a file, such as NAME{', NAME'.join(_FORMS)}"
+        raise OptionsError(f"--output: expected {expected}, found {str(path)!r}")
+    return options.emit or _FORMS.get(path.suffix, "object")
 
 
 def _inputs(

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from corpus_tools.children import receive_statuses
 from corpus_tools.errors import CorpusToolsError
 from mlgo_gym import __version__
-from mlgo_gym.base import MlgoGymError
+from mlgo_gym.base import MlgoGymError, UsageError
 from mlgo_gym.cli.show._output import Output
 
 if TYPE_CHECKING:
@@ -182,6 +182,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
+    if sys.stdout is None:
+        raise UsageError("standard output: expected an open one, found it closed")
     if not arguments:
         Output(as_json=False).print(START.rstrip("\n"))
         return 0

@@ -154,7 +154,7 @@ class Worker:
         except WorkerDiedError as error:
             why = lack_of_memory(self._stderr.decode("utf-8", "replace"), self.limits)
             raise EnvironmentSetupError(
-                f"worker: could not start: {why or '; '.join(error.stderr_tail) or error}"
+                f"worker: could not start: {why or _last(error.stderr_tail) or error}"
             ) from error
         except BaseException:
             self.kill()
@@ -342,3 +342,9 @@ def _versions(greeting: tuple[dict[str, Any], bytes] | None) -> dict[str, str]:
 def _is_message(line: str) -> bool:
     """Not an empty line, and no block frequency, which a worker may have been asked for."""
     return bool(line.strip()) and not line.startswith((" - BB", "block-frequency-info: "))
+
+
+def _last(lines: Sequence[str]) -> str:
+    """What a process has said at its end: of a traceback the error alone."""
+    has_traceback = any(line.startswith("Traceback ") for line in lines)
+    return lines[-1] if has_traceback else "; ".join(lines)

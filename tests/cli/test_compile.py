@@ -246,3 +246,17 @@ def test_failures_are_reported_by_the_problems_measure(tmp_path: Path) -> None:
     said = "module 'broken': LLVM bitcode parsing error\nInvalid bitcode signature"
     assert found["modules"] == [{"module": "broken", "error": said, "policies": {}}]
     assert list(found["total"]) == ["modules", "baseline_loaded_size_bytes", "loaded_size_bytes"]
+
+
+@pytest.mark.parametrize("output", ["-", "x.ll"])
+def test_outputs_that_cannot_be(
+    output: str, tmp_path: Path, sample: Corpus, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A name that says LLVM's text, or standard output, would hold an object."""
+    source = tmp_path / "digest.bc"
+    source.write_bytes(sample["digest.c"].data)
+    path = output if output == "-" else tmp_path / output
+    assert main(["compile", str(source), "-o", str(path)]) == 1
+    expected = "--output: expected a file, such as NAME.o, NAME.s, NAME.bc, found"
+    assert f"{expected} {str(path)!r}" in capsys.readouterr().err
+    assert [each.name for each in tmp_path.iterdir()] == ["digest.bc"]

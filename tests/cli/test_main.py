@@ -404,3 +404,12 @@ def test_no_command_is_a_start_page(tmp_path: Path) -> None:
     assert max(map(len, START.splitlines())) <= 80
     for line in re.findall(r"^  (mlgo-gym .*?)(?:   .*)?$", START, re.MULTILINE):
         parser().parse_args(shlex.split(line)[1:])
+
+
+@pytest.mark.parametrize("arguments", ["", "models", "models --json"])
+def test_standard_output_that_is_closed(arguments: str) -> None:
+    line = f"{shlex.join(map(str, PROGRAM))} {arguments} >&-"
+    done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    found = "standard output: expected an open one, found it closed"
+    assert done.stderr == f"mlgo-gym: error: {found}\n"

@@ -82,7 +82,7 @@ def test_keys_that_later_tools_may_add_are_no_error(tmp_path: Path) -> None:
         ),
         (
             '{"modules": ["C:a"], "has_thinlto": false}',
-            "module 'C:a': expected a relative name, found an absolute one",
+            "module 'C:a': expected a name without a drive of Windows, found 'C:'",
         ),
         (
             '{"modules": ["a/../../b"], "has_thinlto": false}',

@@ -10,6 +10,7 @@ import pytest
 
 from corpus_tools.clang import Clang
 from corpus_tools.errors import BuildListError
+from corpus_tools.extraction import links
 from corpus_tools.extraction.links import list_links
 from tests.conftest import require
 
@@ -100,6 +101,19 @@ def test_many_archives_in_each_other(tmp_path: Path) -> None:
     lines += [f"build {n}.a: ar {n - 1}.a | {n - 1}.a" for n in range(1, 60)]
     (tmp_path / "build.ninja").write_text("\n".join([*lines, "build app: link 59.a"]))
     assert found(tmp_path) == {"app": ["0.o"]}
+
+
+def test_links_that_are_more_than_anybody_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs times objects: each of three links has the four of one archive."""
+    lines = ["build a.a: ar 0.o 1.o 2.o 3.o", *(f"build p{n}: link a.a" for n in range(3))]
+    (tmp_path / "build.ninja").write_text("\n".join(lines))
+    monkeypatch.setattr(links, "_MOST_OBJECTS", 12)
+    assert len(found(tmp_path)) == 3
+    monkeypatch.setattr(links, "_MOST_OBJECTS", 11)
+    with pytest.raises(BuildListError, match="expected at most 11 objects in all links"):
+        found(tmp_path)
 
 
 def test_commands_of_makefiles(tmp_path: Path) -> None:

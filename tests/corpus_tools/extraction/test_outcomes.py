@@ -367,6 +367,13 @@ def test_entries_of_databases(
     assert only(report) == (status, reason.format(folder))
 
 
+def test_a_database_that_begins_as_windows_tools_write(build: Build, tmp_path: Path) -> None:
+    folder = build(a_o="a.o")
+    path = database(folder, entry(folder, "a.o"))
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert extract_corpus(list_compile_commands(path), tmp_path / "c").modules == ("a.o",)
+
+
 def test_entries_that_are_none(tmp_path: Path) -> None:
     bad_quotes = {"directory": str(tmp_path), "command": "clang 'a.c"}
     path = database(tmp_path, 7, {"file": "a.c"}, {"directory": "."}, bad_quotes)
