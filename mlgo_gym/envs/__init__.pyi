@@ -6,3 +6,8 @@ from ._wrappers import DefaultAdviceObservation as DefaultAdviceObservation
 from ._wrappers import FloatVectorObservation as FloatVectorObservation
 from ._wrappers import NestedInfo as NestedInfo
 from ._wrappers import SignedLogObservation as SignedLogObservation
+
+# isort: split
+# For other packages of this project; not documented, and may change.
+
+from ._drawn import drawn as drawn

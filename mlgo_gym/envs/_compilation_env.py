@@ -46,7 +46,7 @@ class CompilationEnv(DecisionEnv):
             ``decision_limit``, what asks more often is truncated; ``timeout_s``, how
             long LLVM may take for one compilation, in seconds; ``memory_limit_bytes``, a worker
             that has grown above it is replaced between episodes; ``render_mode``, ``ansi`` makes
-            ``render`` describe the state in a few lines of text.
+            ``render`` describe the state in a few lines of text, ``rgb_array`` as a picture.
 
     Raises:
         CorpusError: the corpus cannot be used.

@@ -21,6 +21,7 @@ from mlgo_gym.base import (
     WorkloadError,
 )
 from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus, Module
+from mlgo_gym.envs._drawn import Picture, drawn
 from mlgo_gym.envs._observation_space import ObservationDict, feature_space, observed
 from mlgo_gym.envs._reward import rewarding
 from mlgo_gym.llvm import (
@@ -97,7 +98,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
     _default_decision_limit: ClassVar[int | None] = None
 
     metadata = {  # noqa: RUF012 - Gymnasium declares it on instances
-        "render_modes": ["ansi"],
+        "render_modes": ["ansi", "rgb_array"],
         "render_fps": 4,
     }
 
@@ -116,7 +117,9 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         render_mode: str | None = None,
     ) -> None:
         if render_mode not in {None, *self.metadata["render_modes"]}:
-            raise OptionsError(f"render_mode: expected None or 'ansi', found {render_mode!r}")
+            raise OptionsError(
+                f"render_mode: expected None, 'ansi' or 'rgb_array', found {render_mode!r}"
+            )
         if opt_level is not None:
             check_choice("opt_level", opt_level, ALL_LEVELS[1:])  # at O0 nobody is asked
         check_choice("illegal_action", illegal_action, ("error", "fallback"))
@@ -268,10 +271,17 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         count = getattr(self.action_space, "n", 0)
         return np.ones(count, np.bool_) if mask is None else mask.astype(np.bool_)
 
-    def render(self) -> str | None:
-        """With ``render_mode="ansi"``, the state in a few lines of text."""
+    def render(self) -> str | Picture | None:
+        """The state in a few lines of text; as a picture with ``render_mode="rgb_array"``.
+
+        Raises:
+            EnvironmentSetupError: a picture is asked for, and Pillow is not installed.
+        """
         if self.render_mode is None:
             return None
+        return drawn(self._shown()) if self.render_mode == "rgb_array" else self._shown()
+
+    def _shown(self) -> str:
         if self._compilation is None:
             return "no episode\n"
         problem, pending, last = self.problem, self._pending, self._last_action

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import gymnasium
+import numpy as np
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus
@@ -50,6 +51,30 @@ def test_registered_environments_keep_the_contract(sample: Corpus, name: str) ->
     names = ["expr_vm.c", "lru_cache.cpp"] if by_function else ["frame_stream.c", "json_write.c"]
     settings: dict[str, Any] = {"corpus": sample.only(names)}
     check_env(partial(gymnasium.make, f"mlgo_gym/{name}-v0", render_mode="ansi", **settings))
+
+
+def test_a_picture_of_the_state(sample: Corpus) -> None:
+    env = gymnasium.make("mlgo_gym/InliningForSize-v0", corpus=sample, render_mode="rgb_array")
+    env.reset(options={"module": "digest.c"})
+    first = env.render()
+    assert isinstance(first, np.ndarray)
+    assert first.dtype == np.uint8
+    assert first.shape == (480, 800, 3)
+    env.step(1)
+    after = env.render()
+    assert isinstance(after, np.ndarray)
+    assert after.shape == first.shape
+    assert (after != first).any()
+    env.close()
+
+
+def test_stable_baselines3_makes_several() -> None:
+    """It asks for pictures, whatever the environment."""
+    env_util = pytest.importorskip("stable_baselines3.common.env_util")
+    for name in ("InliningForSize", "TierUp"):
+        envs = env_util.make_vec_env(f"mlgo_gym/{name}-v0", 2)
+        envs.reset()
+        envs.close()
 
 
 @pytest.mark.parametrize("derived", [EvictionForSize, loaded_size])

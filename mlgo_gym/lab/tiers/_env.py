@@ -13,11 +13,13 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from mlgo_gym.base import OptionsError, UsageError
+from mlgo_gym.envs import drawn
 from mlgo_gym.lab.tiers._recording import (
     CACHED,
     DECISIONS,
     GUARD,
     SPECIAL,
+    VERSIONS,
     Recording,
 )
 from mlgo_gym.lab.tiers._replay import Replay
@@ -59,6 +61,7 @@ log2(1 + microseconds).
 
 _PLAIN: Final = FEATURES.index("calls")
 _HIGHEST: Final = 64
+_COUNTED: Final = ("calls", "jumps back", "wrong guesses")
 _SHOWN: Final = (*range(SPECIAL), *[SPECIAL] * len(CACHED), SPECIAL + 1, -1)
 """Versions as an observation has them; the last is of a function before its first call."""
 _NOTHING: Final = (0.0,) * len(FEATURES)
@@ -85,6 +88,8 @@ class TierUpEnv(gymnasium.Env[_Observation, np.int64]):
             ``None``.
         threads: 0 compiles in the program's thread, 1 to 4 in as many of their own.
         baseline: a policy's name, as `schedule_named` takes it.
+        render_mode: ``ansi`` makes ``render`` describe the event in a few lines of text,
+            ``rgb_array`` as a picture.
 
     Raises:
         WorkloadError: a recording cannot be used.
@@ -93,11 +98,14 @@ class TierUpEnv(gymnasium.Env[_Observation, np.int64]):
     >>> env = TierUpEnv()
     >>> observation, info = env.reset(seed=1)
     >>> observation.shape, str(info["function"])
-    ((20,), 'main')
+    ((19,), 'main')
     >>> env.close()
     """
 
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - as Gymnasium has it
+    metadata: dict[str, Any] = {  # noqa: RUF012 - as Gymnasium has it
+        "render_modes": ["ansi", "rgb_array"],
+        "render_fps": 4,
+    }
 
     def __init__(
         self,
@@ -105,7 +113,13 @@ class TierUpEnv(gymnasium.Env[_Observation, np.int64]):
         *,
         threads: int = 0,
         baseline: str = "ski-rental",
+        render_mode: str | None = None,
     ) -> None:
+        if render_mode not in {None, *self.metadata["render_modes"]}:
+            raise OptionsError(
+                f"render_mode: expected None, 'ansi' or 'rgb_array', found {render_mode!r}"
+            )
+        self.render_mode = render_mode
         self.recordings: Final = load_recordings(
             SAMPLE_RECORDING if recordings is None else recordings
         )
@@ -186,6 +200,35 @@ class TierUpEnv(gymnasium.Env[_Observation, np.int64]):
         now_s = replay.total_s
         elapsed, self._last_s = now_s - self._last_s, now_s
         return -elapsed / self._baseline_s + replay.is_over
+
+    def render(self) -> Any:
+        """Describe the event in a few lines of text, or in a picture of them.
+
+        Raises:
+            EnvironmentSetupError: a picture is asked for, and Pillow is not installed.
+        """
+        if self.render_mode is None:
+            return None
+        return drawn(self._shown()) if self.render_mode == "rgb_array" else self._shown()
+
+    def _shown(self) -> str:
+        replay = self._replay
+        if replay is None:
+            return "no episode\n"
+        lines = [f"{self._name}, event {replay.event}, {replay.now_s:.3f} s"]
+        if replay.is_over:
+            return f"{lines[0]}\n  the program has ended after {replay.total_s:.3f} s\n"
+        function, what = replay.function, _COUNTED[min(replay.kind, GUARD)]
+        tier = (*VERSIONS, "no code yet")[replay.tier[function]]
+        allowed = [
+            name for name, is_it in zip(DECISIONS, self.action_masks(), strict=True) if is_it
+        ]
+        lines += (
+            f"  {replay.recording.functions[function]}: {1 << replay.power:,} {what}",
+            f"  its code: {tier}; it has taken {replay.spent_s[function]:.3f} s",
+            f"  allowed: {', '.join(allowed)}",
+        )
+        return "\n".join(lines) + "\n"
 
     def twin(self) -> TierUpEnv:
         """Another environment of the same recordings, which shares what does not change."""
@@ -271,7 +314,7 @@ def observed(replay: Replay) -> tuple[float, ...]:
 
 
 def seen(rows: Sequence[tuple[float, ...]]) -> _Observation:
-    """Make observations of raw values; shape ``(rows, 20)``."""
+    """Make observations of raw values; shape ``(rows, 19)``."""
     made = np.array(rows)
     made[:, _PLAIN:] = np.log2(1 + made[:, _PLAIN:])
     found: _Observation = np.minimum(made, _HIGHEST).astype(np.float32)

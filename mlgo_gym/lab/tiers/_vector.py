@@ -39,7 +39,7 @@ class TierUpVectorEnv(VectorEnv[_Observations, _Answers, NDArray[Any]]):
     >>> envs = TierUpVectorEnv(2)
     >>> observations, infos = envs.reset(seed=1)
     >>> observations.shape, infos["function"].tolist()
-    ((2, 20), ['main', 'main'])
+    ((2, 19), ['main', 'main'])
     >>> envs.close()
     """
 

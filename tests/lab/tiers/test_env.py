@@ -168,3 +168,20 @@ def test_steps_outside_of_episodes() -> None:
     episode(env, lambda _: 0)
     with pytest.raises(UsageError, match="expected an episode"):
         env.step(0)
+
+
+def test_what_a_person_sees() -> None:
+    env = TierUpEnv(small(), render_mode="ansi")
+    assert env.render() == "no episode\n"
+    env.reset()
+    assert env.render() == (
+        "a/b, event 0, 0.000 s\n  main: 1 calls\n  its code: no code yet; it has taken 0.000 s\n"
+        "  allowed: go on, O1, O2, O3\n"
+    )
+    episode(env, lambda _: 0)
+    assert env.render().endswith("the program has ended after 25.500 s\n")
+    assert TierUpEnv(small()).render() is None
+    picture = TierUpEnv(small(), render_mode="rgb_array").render()
+    assert picture.shape == (480, 800, 3)
+    with pytest.raises(OptionsError, match="render_mode: expected None, 'ansi' or 'rgb_array'"):
+        TierUpEnv(small(), render_mode="human")

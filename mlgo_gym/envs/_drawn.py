@@ -1,0 +1,33 @@
+"""Text as a picture, for those who record videos of episodes."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from mlgo_gym.base import EnvironmentSetupError
+
+WIDTH, HEIGHT = 800, 480
+_MARGIN: Final = 16
+_SPACING: Final = 6
+_PAPER, _INK = "white", "black"
+_NEEDED: Final = "render: drawing needs Pillow; run: pip install 'mlgo-gym[plot]'"
+
+Picture = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+def drawn(text: str) -> Picture:
+    """Draw lines of text; ``uint8 (480, 800, 3)``, whatever they are. What does not fit is cut.
+
+    Raises:
+        EnvironmentSetupError: Pillow is not installed.
+    """
+    try:
+        from PIL import Image, ImageDraw  # noqa: PLC0415 - an extra has it
+    except ModuleNotFoundError as error:
+        raise EnvironmentSetupError(_NEEDED) from error
+    image = Image.new("RGB", (WIDTH, HEIGHT), _PAPER)
+    at = (_MARGIN, _MARGIN)
+    ImageDraw.Draw(image).multiline_text(at, text, fill=_INK, spacing=_SPACING)
+    return np.asarray(image)
