@@ -72,9 +72,17 @@ def load_here(graph: Path, source: str) -> Any:
     try:
         made = interpreter_class()(model_path=str(graph), num_threads=1)
         made.allocate_tensors()
+        for each in (*made.get_input_details(), *made.get_output_details()):
+            _check_shape(each)
     except (ValueError, RuntimeError) as error:
         raise ModelError(source, f"TFLite cannot load {graph.name}: {error}") from error
     return made
+
+
+def _check_shape(details: Mapping[str, Any]) -> None:
+    """See that a tensor has memory that can be shared: TFLite gives copies of scalars."""
+    if not len(details["shape"]):
+        raise ValueError(f"tensor {details['name']!r}: expected a shape such as [1], found none")
 
 
 def memory_of(interpreter: Any, details: Mapping[str, Any]) -> Array:
@@ -299,6 +307,7 @@ def _described(details: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         dtype = np.dtype(each["dtype"])
         if dtype.kind not in _KINDS:
             raise ValueError(f"tensor {each['name']!r}: expected numbers, found {dtype}")
+        _check_shape(each)
         shape = [int(size) for size in each["shape"]]
         found.append(
             {"name": each["name"], "index": int(each["index"]), "shape": shape, "dtype": dtype.str}

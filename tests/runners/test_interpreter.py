@@ -156,3 +156,22 @@ def test_a_graph_is_read_as_other_files_are(tmp_path: Path) -> None:
     assert str(caught.value) == (
         f"model 'm': model.tflite: expected at most {1 << 28} bytes, found {6 << 30}"
     )
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_a_graph_of_scalars(tmp_path: Path, trusted: bool) -> None:
+    """TFLite gives copies of them, into which nobody can write."""
+    sketch = Sketch(lambda _: 0)
+    sketch.input((), "int32", 1)
+    sketch.step("RESHAPE", [sketch.inputs[0], sketch.constant([1])], (1,), ("ReshapeOptions", {}))
+    (tmp_path / "model.tflite").write_bytes(sketch.graph().data)
+    tensor = {"name": "t2", "port": 0, "type": "int32_t", "shape": [1]}
+    (tmp_path / "output_spec.json").write_text(
+        json.dumps([{"logging_name": "t2", "tensor_spec": tensor}])
+    )
+    with pytest.raises(ModelError) as caught:
+        ModelUnderTrainingRunner(tmp_path, [integer("t0")], integer("t2"), trusted=trusted)
+    assert str(caught.value) == (
+        f"model '{tmp_path}': TFLite cannot load model.tflite: tensor 't0': expected a shape such "
+        "as [1], found none"
+    )

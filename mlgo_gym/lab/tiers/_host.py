@@ -89,6 +89,10 @@ class _Run:
         jit.special = {int(f): (place, values) for f, place, values in job.get("special", ())}
         for function, block in job.get("kept", ()):
             jit.kept.setdefault(function, []).append(block)
+        for given in job.get("given", ()):
+            jit.take(given)
+        if job.get("keeps"):
+            jit.keeps = {}
         self._version = [0] * self._count
         self._plan = {tuple(key): tier for key, tier in job.get("plan", ())}
         self._behind = job.get("behind", ())
@@ -252,6 +256,8 @@ class _Run:
         if self._jit.is_counting:
             self._spend(len(self._events))
             found |= self._counts()
+        if self._jit.keeps is not None:
+            found["kept_objects"] = self._jit.kept_objects()
         if self._jit.watch:
             found |= self._jit.watch.found()
         _write(self._log, found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import ctypes
 import mmap
 import time
@@ -46,6 +47,8 @@ _MAP_32BIT: Final = 0x40
 _ALIGNED: Final = 15
 _LIBRARIES: Final = ("libm.so.6", "libstdc++.so.6")
 _WARMING: Final = 8
+_KEPT: Final = (0, RESTED)
+"""Versions that many runs have."""
 _STUBS_BYTES: Final = 1 << 21
 
 
@@ -94,6 +97,8 @@ class Jit:
         }
         self._kept: list[Any] = []
         self._codes: dict[tuple[int, int], int] = {}
+        self._given: dict[tuple[int, int], bytes] = {}
+        self.keeps: dict[tuple[int, int], bytes] | None = None
         self._offsets: dict[int, list[int]] = {}
         self._sizes: dict[int, int] = {}
         self._ways: dict[int, int] = {}
@@ -125,7 +130,9 @@ class Jit:
         """
         if (function, version) not in self._codes:
             unit = self.functions[function]
-            made = self._object(function, version)
+            made = self._given.get((function, version)) or self._object(function, version)
+            if self.keeps is not None and version in _KEPT:
+                self.keeps[function, version] = made
             symbol = unit["name"] + CODE
             name = f"{function}.{version}"
             has_way = not version and not self.watch and self.can_resume(function)
@@ -135,6 +142,28 @@ class Jit:
             for each in way:
                 self._ways[function] = found[each]
         return self._codes[function, version]
+
+    def kept_objects(self) -> dict[str, Any]:
+        """The objects that were kept, for `take` in a run that is alike."""
+        objects = [
+            [
+                *key,
+                base64.b64encode(made).decode(),
+                self._offsets.get(key[0]),
+                self._sizes.get(key[0]),
+            ]
+            for key, made in (self.keeps or {}).items()
+        ]
+        return {"base": self.base, "objects": objects}
+
+    def take(self, given: dict[str, Any]) -> None:
+        """Use objects that another run has kept, which stand in no other place."""
+        if given["base"] != self.base:
+            return
+        for function, version, made, offsets, size in given["objects"]:
+            self._given[function, version] = base64.b64decode(made)
+            if not version and offsets is not None:
+                self._offsets[function], self._sizes[function] = offsets, size
 
     def warm_up(self) -> None:
         """Use LLVM once at each tier, so that nothing is set up while the program waits."""

@@ -19,6 +19,7 @@ from corpus_tools.scratch import scratch_folder
 from corpus_tools.workloads import compile_workload
 from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus
 from mlgo_gym.lab.programs import ProgramRun, Programs, Way, compare_output, run_program, wrong
+from mlgo_gym.lab.tiers._recording import RESTED
 
 _HOST: Final = "mlgo_gym.lab.tiers._host"
 _LOADER: Final = Path("/lib64/ld-linux-x86-64.so.2")
@@ -89,6 +90,7 @@ class JitProgram(AbstractContextManager["JitProgram"]):
         self.stdout_sha256 = stdout_sha256
         self.special: list[tuple[int, int, list[int]]] = []
         self.kept: list[tuple[int, int]] = []
+        self._objects: list[dict[str, Any]] = []
         self._stack = ExitStack()
         self._folder = self._stack.enter_context(scratch_folder())
         try:
@@ -117,7 +119,9 @@ class JitProgram(AbstractContextManager["JitProgram"]):
 
     def events(self) -> dict[str, Any]:
         """Run it at O0, and note each function's powers of two."""
-        return self.executed()
+        found = self._run({"tier": 0, "keeps": True}, counting=True, events=True)
+        self._objects.append(found.pop("kept_objects"))
+        return found
 
     def watched(self) -> dict[str, Any]:
         """Run it at O0, and note what values its functions' arguments have."""
@@ -133,7 +137,11 @@ class JitProgram(AbstractContextManager["JitProgram"]):
         Raises:
             WorkloadError: it did something else, or other calls than marked.
         """
-        return self._run({"tier": version, "marks": marks}, counting=True, events=False)
+        job = {"tier": version, "marks": marks, "keeps": version == RESTED}
+        found = self._run(job, counting=True, events=False)
+        if version == RESTED:
+            self._objects.append(found.pop("kept_objects"))
+        return found
 
     def executed(self, tier: int = 0, plan: Sequence[Any] = ()) -> dict[str, Any]:
         """Run it under a plan, and count what it executes.
@@ -186,6 +194,8 @@ class JitProgram(AbstractContextManager["JitProgram"]):
     def _run(self, job: dict[str, Any], **how: bool) -> dict[str, Any]:
         job |= {"rounds": self._rounds, "exit_status": self.workload.exit_status}
         job |= {"special": self.special, "kept": self.kept}
+        if how["counting"] and how["events"] and not how.get("watching"):
+            job["given"] = self._objects
         return self._ask(json.dumps(how), self._line, json.dumps(job))
 
     def _compare(self, run: ProgramRun) -> None:

@@ -215,7 +215,8 @@ def _counted(
     needed = [*range(len(TIERS))]
     needed += [SPECIAL + j for j, fewer in enumerate((0, *CACHED[:-1])) if most > fewer]
     needed += [PRUNED] if program.kept else []
-    runs = [partial(program.counts, marks, version) for version in needed]
+    first = sorted(needed, key=lambda version: version != RESTED)  # whose code others have, too
+    runs = [partial(program.counts, marks, version) for version in first]
     runs += [partial(program.executed, RESTED, _entering(each, entries)) for each in turns]
     done = []
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
@@ -229,7 +230,7 @@ def _counted(
             raise
     known = {
         version: {(i - 1, f): n for i, f, n in counts}
-        for version, counts in zip(needed, done, strict=False)
+        for version, counts in zip(first, done, strict=False)
     }
     tables: list[_Table] = []
     for version in range(len(VERSIONS)):
