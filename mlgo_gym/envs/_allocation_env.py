@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar, Final, NoReturn, Unpack
 
 import numpy as np
 
 from mlgo_gym.base import CompilationError, CorpusError, ModuleError, OptionsError, UsageError
-from mlgo_gym.corpus import Corpus, Module
+from mlgo_gym.corpus import Module
 from mlgo_gym.envs._decision_env import DecisionEnv, EnvSettings, ResetRequest, baseline_of
+from mlgo_gym.envs._modules import CorporaLike
 from mlgo_gym.llvm import ALLOCATE, Compilation, CompileOptions, Steps, options_of
 from mlgo_gym.problems import PolicyLike, Problem
 from mlgo_gym.rollout import AllocationCost, AllocationResult, Allocator, OptimizedModule
@@ -83,7 +83,7 @@ class AllocationEnv(DecisionEnv):
     def __init__(
         self,
         problem: Problem,
-        corpus: Corpus | str | Path | None = None,
+        corpus: CorporaLike | None = None,
         *,
         baseline: PolicyLike | str | None = None,
         **settings: Unpack[EnvSettings],

@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Self, Unpack
 
 from mlgo_gym.base import CompilationError, CorpusError, ModuleError, OptionsError, UsageError
-from mlgo_gym.corpus import Corpus, Module
+from mlgo_gym.corpus import Module
 from mlgo_gym.envs._decision_env import DecisionEnv, EnvSettings, ResetRequest, baseline_of
+from mlgo_gym.envs._modules import CorporaLike
 from mlgo_gym.llvm import Compilation, CompilationResult, CompileOptions, Steps, options_of
 from mlgo_gym.problems import PolicyLike, Problem
 from mlgo_gym.rollout import check_sites
@@ -30,23 +30,26 @@ class CompilationEnv(DecisionEnv):
 
     Args:
         problem: what LLVM asks for; its measure is one of objects.
-        corpus: a corpus, its folder, or ``None`` for the sample corpus in this package. Where the
-            environment's spec is to be saved as JSON, give the folder as a string.
+        corpus: a corpus, its folder, or ``None`` for the sample corpus in this package; or several:
+            a folder of corpora, a list of folders, or corpora by name, whose modules are called
+            ``PACKAGE/MODULE``. Where the environment's spec is to be saved as JSON, give folders as
+            strings.
         baseline: the policy that the score is relative to, or its name, such as ``never``; ``None``
             is LLVM's own heuristic.
         sites: ``info["site"]`` says where the call is that is decided about, as a line of JSON.
-        settings: ``opt_level``, clang's level to compile at (``O1`` to ``O3``, ``Os``, ``Oz``), the
-            one of each module's command line if ``None``; ``reward``, what it is for, if not the
-            problem's measure: ``text``, ``linked``, what a linker keeps where the corpus's other
-            objects are LLVM's own, ``instructions`` or ``cost`` of the corpus's workloads
+        settings: ``split``, ``train`` or ``test``, leaves out corpora of folders that are of
+            another; ``opt_level``, clang's level to compile at (``O1`` to ``O3``, ``Os``, ``Oz``),
+            the one of each module's command line if ``None``; ``reward``, what it is for, if not
+            the problem's measure: ``text``, ``linked``, what a linker keeps where the corpus's
+            other objects are LLVM's own, ``instructions`` or ``cost`` of the corpus's workloads
             (`mlgo_gym.lab.programs`), ``estimate`` of the counts in the bitcode
-            (`mlgo_gym.lab.programs`), or several with weights, as in
-            ``text:0.5,instructions:0.5``; ``illegal_action``, ``fallback`` or ``error``;
-            ``reward_on_truncation``, of an episode that LLVM does not bring to its end;
-            ``decision_limit``, what asks more often is truncated; ``timeout_s``, how
-            long LLVM may take for one compilation, in seconds; ``memory_limit_bytes``, a worker
-            that has grown above it is replaced between episodes; ``render_mode``, ``ansi`` makes
-            ``render`` describe the state in a few lines of text, ``rgb_array`` as a picture.
+            (`mlgo_gym.lab.programs`), or several with weights, as in ``text:0.5,instructions:0.5``;
+            ``illegal_action``, ``fallback`` or ``error``; ``reward_on_truncation``, of an episode
+            that LLVM does not bring to its end; ``decision_limit``, what asks more often is
+            truncated; ``timeout_s``, how long LLVM may take for one compilation, in seconds;
+            ``memory_limit_bytes``, a worker that has grown above it is replaced between episodes;
+            ``render_mode``, ``ansi`` makes ``render`` describe the state in a few lines of text,
+            ``rgb_array`` as a picture.
 
     Raises:
         CorpusError: the corpus cannot be used.
@@ -64,7 +67,7 @@ class CompilationEnv(DecisionEnv):
     def __init__(
         self,
         problem: Problem,
-        corpus: Corpus | str | Path | None = None,
+        corpus: CorporaLike | None = None,
         *,
         baseline: PolicyLike | str | None = None,
         sites: bool = False,

@@ -6,7 +6,6 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Final, TypedDict
 
 import gymnasium
@@ -20,8 +19,9 @@ from mlgo_gym.base import (
     UsageError,
     WorkloadError,
 )
-from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus, Module
+from mlgo_gym.corpus import Corpus, Module
 from mlgo_gym.envs._drawn import Picture, drawn
+from mlgo_gym.envs._modules import CorporaLike, JoinedModules, modules_of
 from mlgo_gym.envs._observation_space import ObservationDict, feature_space, observed
 from mlgo_gym.envs._reward import rewarding
 from mlgo_gym.llvm import (
@@ -43,6 +43,7 @@ from mlgo_gym.stream import Observation
 class EnvSettings(TypedDict, total=False):
     """Keywords that every environment takes."""
 
+    split: str | None
     opt_level: str | None
     reward: str | Measure | None
     illegal_action: str
@@ -105,8 +106,9 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
     def __init__(
         self,
         problem: Problem,
-        corpus: Corpus | str | Path | None = None,
+        corpus: CorporaLike | None = None,
         *,
+        split: str | None = None,
         opt_level: str | None = None,
         reward: str | Measure | None = None,
         illegal_action: str = "fallback",
@@ -130,11 +132,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         limit = self._default_decision_limit if decision_limit is None else decision_limit
         if limit is not None and (not isinstance(limit, int) or limit < 1):
             raise OptionsError(f"decision_limit: expected a whole number above 0, found {limit!r}")
-        if not isinstance(corpus, Corpus | str | Path | None):
-            raise OptionsError(f"corpus: expected a corpus, its folder or None, found {corpus!r}")
-        self.corpus: Final = (
-            corpus if isinstance(corpus, Corpus) else Corpus.load(corpus or SAMPLE_CORPUS)
-        )
+        self.corpus: Final = modules_of(corpus, split)
         self.problem: Final = problem
         self.compiler: Final = Compiler(timeout_s=timeout_s, memory_limit_bytes=memory_limit_bytes)
         self.observation_space = feature_space(problem.features)
@@ -419,7 +417,9 @@ def _is_finite(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
 
-def _asked_for(options: Mapping[str, Any], known: Sequence[str], corpus: Corpus) -> ResetRequest:
+def _asked_for(
+    options: Mapping[str, Any], known: Sequence[str], corpus: Corpus | JoinedModules
+) -> ResetRequest:
     """Read the options of ``reset``."""
     unknown = set(options) - set(known)
     if unknown:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
-from mlgo_gym.corpus import Corpus
 from mlgo_gym.envs._allocation_env import AllocationEnv
 from mlgo_gym.envs._compilation_env import CompilationEnv
 from mlgo_gym.envs._decision_env import DecisionEnv
+from mlgo_gym.envs._modules import CorporaLike
 from mlgo_gym.problems import Problem, problem_named
 from mlgo_gym.rollout import Measure, check_sites, measure_of
 
 
 def make_env(
-    problem: str | Problem, corpus: Corpus | str | Path | None = None, **settings: Any
+    problem: str | Problem, corpus: CorporaLike | None = None, **settings: Any
 ) -> DecisionEnv:
     """The environment of a problem: of functions, where its measure scores them by themselves.
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from mlgo_gym.base import OptionsError
 from mlgo_gym.corpus import Corpus
+from mlgo_gym.envs._modules import JoinedModules, corpus_for
 from mlgo_gym.rollout import Measure, measure_named
 
 
 def rewarding(
-    reward: object, corpus: Corpus, opt_level: str | None, timeout_s: float
+    reward: object, corpus: Corpus | JoinedModules, opt_level: str | None, timeout_s: float
 ) -> tuple[Measure | None, bool]:
     """The measure of a ``reward``, and whether it was made here, to be closed by who asked.
 
@@ -20,4 +21,5 @@ def rewarding(
     if not isinstance(reward, str):
         expected = "a name or an instance of mlgo_gym.rollout.Measure"
         raise OptionsError(f"reward: expected {expected}, found {reward!r}")
-    return measure_named(reward, corpus, opt_level=opt_level, timeout_s=timeout_s), True
+    measured = corpus_for(reward, corpus)
+    return measure_named(reward, measured, opt_level=opt_level, timeout_s=timeout_s), True

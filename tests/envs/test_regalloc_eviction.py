@@ -264,7 +264,10 @@ def test_bad_reset_options(
             "opt_level: expected one of O1, O2, O3, Os, Oz, "
             "Os+attributes, Oz+attributes, found 'O0'",
         ),
-        ({"render_mode": "human"}, "render_mode: expected None or 'ansi', found 'human'"),
+        (
+            {"render_mode": "human"},
+            "render_mode: expected None, 'ansi' or 'rgb_array', found 'human'",
+        ),
     ],
 )
 def test_bad_settings(two: Corpus, settings: dict[str, Any], message: str) -> None:

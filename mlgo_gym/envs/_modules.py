@@ -1,0 +1,127 @@
+"""Where an environment's modules come from: one corpus, or several as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, TypeGuard
+
+from mlgo_gym.base import CorpusError, OptionsError
+from mlgo_gym.corpus import SAMPLE_CORPUS, SPLITS, Corpus, Module, Packages, PackagesLike
+
+CorporaLike = PackagesLike
+"""What an environment takes: a corpus, corpora by name, folders of either, or `Packages`."""
+
+_OF_ANY: Final = ("text", "estimate")
+"""Rewards that look at nothing but the module."""
+
+
+class JoinedModules:
+    """The modules of several corpora, each as ``PACKAGE/MODULE``; used as a `Corpus` is.
+
+    Attributes:
+        packages: where they are.
+        names: of all modules, in order.
+
+    >>> corpus = Corpus.load(SAMPLE_CORPUS)
+    >>> joined = JoinedModules(Packages.of({"a": corpus, "b": corpus}))
+    >>> len(joined), joined["b/digest.c"].name
+    (44, 'b/digest.c')
+    """
+
+    def __init__(self, packages: Packages) -> None:
+        self.packages: Final = packages
+        self._keys = {packages.label(key): key for key in packages}
+        self.names: Final = tuple(self._keys)
+
+    @property
+    def folder(self) -> str:
+        """The folders of the corpora, as messages name them."""
+        folders = dict.fromkeys(str(each.folder) for each in self.packages.named.values())
+        return ", ".join(folders)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._keys
+
+    def __getitem__(self, name: str) -> Module:
+        """Read a module.
+
+        Raises:
+            CorpusError: there is no such module.
+            ModuleError: its files cannot be read.
+        """
+        if name not in self._keys:
+            package, _, own = name.partition("/")
+            corpora = self.packages.named
+            if package in corpora:
+                return corpora[package][own]  # which says what it has
+            known = ", ".join(corpora)
+            raise CorpusError(f"module: expected PACKAGE/MODULE of {known}, found {name!r}")
+        return replace(self.packages[self._keys[name]], name=name)
+
+
+def modules_of(given: object, split: str | None) -> Corpus | JoinedModules:
+    """The corpus that is given, or the modules of several.
+
+    Args:
+        given: as `CorporaLike`, or ``None`` for the sample corpus.
+        split: leaves out corpora of another, ``train`` or ``test``; ``None`` takes all that are
+            named, but of folders of corpora none of ``final``.
+
+    Raises:
+        CorpusError: a folder is no corpus and has none in it, or nothing is left.
+        OptionsError: it is none of what is taken, or the split is none.
+    """
+    if split is not None and split not in SPLITS:
+        raise OptionsError(f"split: expected one of {', '.join(SPLITS)}, found {split!r}")
+    if isinstance(given, Corpus | JoinedModules) and split is None:
+        return given
+    folders = [given] if isinstance(given, str | Path) else given
+    if given is None:
+        folders = [SAMPLE_CORPUS]
+    if _are_folders(folders):
+        packages = Packages.load(folders, split)
+    elif split is not None:
+        raise OptionsError(f"split: expected folders of corpora to choose of, found {given!r}")
+    else:
+        packages = _packages(given)
+    corpora = packages.named
+    return JoinedModules(packages) if len(corpora) > 1 else next(iter(corpora.values()))
+
+
+def _are_folders(given: object) -> TypeGuard[Sequence[Path | str]]:
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        return False
+    return bool(given) and all(isinstance(each, str | Path) for each in given)
+
+
+def _packages(given: object) -> Packages:
+    if isinstance(given, Packages | Mapping) and len(given):
+        return Packages.of(given)
+    expected = "a corpus, its folder, folders of corpora, corpora by name, or None"
+    raise OptionsError(f"corpus: expected {expected}, found {given!r}")
+
+
+def corpus_for(reward: str, modules: Corpus | JoinedModules) -> Corpus:
+    """The corpus that a reward is measured in.
+
+    Raises:
+        OptionsError: there are several, and it looks at more than the module.
+    """
+    if isinstance(modules, Corpus):
+        return modules
+    corpora = modules.packages.named
+    if reward not in _OF_ANY:
+        known = ", ".join(_OF_ANY)
+        raise OptionsError(
+            f"reward: expected {known} or a Measure where there are {len(corpora)} corpora, found "
+            f"{reward!r}, which is measured in one"
+        )
+    return next(iter(corpora.values()))
