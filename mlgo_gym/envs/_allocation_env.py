@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Final, NoReturn, Unpack
+from typing import Any, ClassVar, Final, Unpack
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from mlgo_gym.base import CompilationError, CorpusError, ModuleError, OptionsErr
 from mlgo_gym.corpus import Module
 from mlgo_gym.envs._decision_env import DecisionEnv, EnvSettings, ResetRequest, baseline_of
 from mlgo_gym.envs._modules import CorporaLike
-from mlgo_gym.llvm import ALLOCATE, Compilation, CompileOptions, Steps, options_of
+from mlgo_gym.llvm import ALLOCATE, Compilation, CompileOptions, Compiler, Steps, options_of
 from mlgo_gym.problems import PolicyLike, Problem
 from mlgo_gym.rollout import AllocationCost, AllocationResult, Allocator, OptimizedModule
 
@@ -101,15 +101,12 @@ class AllocationEnv(DecisionEnv):
         self._place: _Place | None = None
         self._episode: _Episode | None = None
 
-    def fork(self) -> NoReturn:
-        """Episodes of single functions have no branches yet.
-
-        Raises:
-            UsageError: always.
-        """
-        raise UsageError(
-            f"fork: expected an episode of a module, found one of a function of {self.problem.name}"
-        )
+    def _own_state(self, compiler: Compiler) -> dict[str, Any]:
+        return {
+            "_allocator": Allocator(compiler, self.problem),
+            "_known": dict(self._known),
+            "_modules": deque(self._modules),
+        }
 
     def _begin(
         self, asked: ResetRequest, skipped: dict[str, str], *, is_seeded: bool

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self, Unpack
+from typing import Any, Unpack
 
 from mlgo_gym.base import CompilationError, CorpusError, ModuleError, OptionsError, UsageError
 from mlgo_gym.corpus import Module
 from mlgo_gym.envs._decision_env import DecisionEnv, EnvSettings, ResetRequest, baseline_of
 from mlgo_gym.envs._modules import CorporaLike
-from mlgo_gym.llvm import Compilation, CompilationResult, CompileOptions, Steps, options_of
+from mlgo_gym.llvm import (
+    Compilation,
+    CompilationResult,
+    CompileOptions,
+    Compiler,
+    Steps,
+    options_of,
+)
 from mlgo_gym.problems import PolicyLike, Problem
 from mlgo_gym.rollout import check_sites
 
@@ -84,33 +90,8 @@ class CompilationEnv(DecisionEnv):
         self._known: dict[tuple[str, CompileOptions], CompilationResult] = {}
         self._compared_with: CompilationResult | None = None
 
-    def fork(self) -> Self:
-        """Branch off in the middle of the episode: an environment that has come the same way.
-
-        Both go on by themselves, as `Compilation.fork` describes; the branch starts a worker of
-        its own when it is reset, and is closed like any environment. Its random generator is a
-        copy.
-
-        Raises:
-            UsageError: no decision is pending, or there are too many branches.
-            CompilationError: the worker died or did not answer.
-        """
-        if self._compilation is None or self._pending is None:
-            raise UsageError("fork: expected a pending decision, found none; call reset first")
-        branch = self._compilation.fork()
-        twin = copy.copy(self)
-        compiler = copy.copy(self.compiler)
-        vars(twin).update(
-            compiler=compiler,
-            action_space=copy.deepcopy(self.action_space),
-            observation_space=copy.deepcopy(self.observation_space),
-            _np_random=copy.deepcopy(self._np_random),
-            _known=dict(self._known),
-            _unusable=dict(self._unusable),
-            _compilation=branch,
-            _owned=self._owned and self._owned.share(),
-        )
-        return twin
+    def _own_state(self, compiler: Compiler) -> dict[str, Any]:  # noqa: ARG002
+        return {"_known": dict(self._known)}
 
     def _begin(
         self,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, TypedDict
+from typing import Any, ClassVar, Final, Self, TypedDict
 
 import gymnasium
 import numpy as np
@@ -295,6 +296,41 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
                 lines.append(f"  LLVM's default: {problem.describe_action(default)}")
             lines += [f"  {line}" for line in problem.describe(pending)]
         return "\n".join(lines) + "\n"
+
+    def fork(self) -> Self:
+        """Branch off in the middle of the episode: an environment that has come the same way.
+
+        Both go on by themselves, as `mlgo_gym.llvm.Compilation.fork` describes; the branch starts a
+        worker of its own when it is reset, and is closed like any environment. Its random generator
+        is a copy.
+
+        Raises:
+            UsageError: no decision is pending, or there are too many branches.
+            CompilationError: the worker died or did not answer.
+        """
+        if self._compilation is None or self._pending is None:
+            raise UsageError("fork: expected a pending decision, found none; call reset first")
+        branch = self._compilation.fork()
+        twin, compiler = copy.copy(self), copy.copy(self.compiler)
+        vars(twin).update(
+            compiler=compiler,
+            action_space=copy.deepcopy(self.action_space),
+            observation_space=copy.deepcopy(self.observation_space),
+            _np_random=copy.deepcopy(self._np_random),
+            _unusable=dict(self._unusable),
+            _compilation=branch,
+            _owned=self._owned and self._owned.share(),
+            **self._own_state(compiler),
+        )
+        return twin
+
+    @abstractmethod
+    def _own_state(self, compiler: Compiler) -> dict[str, Any]:
+        """Return copies of what a branch changes by itself, by attribute.
+
+        Args:
+            compiler: the branch's.
+        """
 
     def close(self) -> None:
         """End the worker process, for good; safe to call twice."""

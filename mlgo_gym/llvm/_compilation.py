@@ -119,7 +119,7 @@ class Compilation(AbstractContextManager["Compilation"]):
 
     @property
     def is_forkable(self) -> bool:
-        """Whether it can branch: an object is made, and LLVM asks for one problem."""
+        """Whether it can branch: the task can, and LLVM asks for one problem."""
         return self.task.is_forkable and len(self.problems) == 1
 
     @property
@@ -252,8 +252,9 @@ class Compilation(AbstractContextManager["Compilation"]):
         compiles the module again up to this decision: slower, and `is_replayed` is true.
 
         Raises:
-            UsageError: no decision is pending, LLVM asks for several problems, the task makes no
-                object, or there are as many branches as there may be; nothing has changed.
+            UsageError: no decision is pending, LLVM asks for several problems, the task makes
+                neither an object nor an allocation of registers, or there are as many branches as
+                there may be; nothing has changed.
             CompilerCrashError: the worker died.
             CompilationTimeoutError: the worker did not answer before the deadline.
             EnvironmentSetupError: the system has no descriptors or processes left.
@@ -263,8 +264,8 @@ class Compilation(AbstractContextManager["Compilation"]):
             raise UsageError(f"module {self.module.name!r}: fork: no decision is pending")
         if not self.is_forkable:
             raise UsageError(
-                f"module {self.module.name!r}: fork: expected one problem and an object to make, "
-                f"found {len(self.problems)} and {self.task.product}"
+                f"module {self.module.name!r}: fork: expected one problem, and an object or an "
+                f"allocation to make, found {len(self.problems)} and {self.task.product}"
             )
         self._branches.make_room(self.module.name)
         if self._branches.by_replay:

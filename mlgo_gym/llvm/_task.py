@@ -68,8 +68,9 @@ class Task:
 
     @property
     def is_forkable(self) -> bool:
-        """Whether compilations can branch: all that is made is an object, and nothing is named."""
-        return replace(self, estimates=False, sites=False, debug_info=False) == COMPILE
+        """Whether compilations can branch: an object is made, or registers are allocated alone."""
+        plain = replace(self, estimates=False, sites=False, debug_info=False)
+        return plain in {COMPILE, ALLOCATE}
 
     def llvm_options(self) -> tuple[str, ...]:
         """LLVM's options for it; every task sets them all, since they outlast a compilation."""

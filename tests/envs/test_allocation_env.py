@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus, Module
@@ -14,6 +15,7 @@ from mlgo_gym.envs._allocation_env import AllocationEnv
 from mlgo_gym.errors import CorpusError, MlgoGymError, ModuleError, OptionsError, UsageError
 from mlgo_gym.llvm._task import OPTIMIZE
 from mlgo_gym.llvm._waiting import run_together
+from mlgo_gym.problems import Problem, RegallocPriority
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 
 SILENT = Module.from_ir("define i32 @f(i32 %x) {\n  ret i32 %x\n}\n", "silent")
@@ -182,12 +184,36 @@ def test_no_more_is_forgotten_than_has_to_be(
     assert known() == sizes[1:]
 
 
-def test_a_function_has_no_branches(sample: Corpus) -> None:
-    env = AllocationEnv(RegallocEviction(), sample.only(["expr_vm.c"]))
-    env.reset()
-    with pytest.raises(UsageError) as error:
+def lowest(env: AllocationEnv) -> Any:
+    """The lowest position that is legal, or a low priority."""
+    if isinstance(env.problem, RegallocPriority):
+        return np.array([1.0], np.float32)
+    return int(env.action_masks().nonzero()[0][0])
+
+
+def played(env: AllocationEnv) -> tuple[float, dict[str, Any]]:
+    """The end of an episode under `lowest`."""
+    while True:
+        _, reward, terminated, _, info = env.step(lowest(env))
+        if terminated:
+            return float(reward), info
+
+
+@pytest.mark.parametrize("problem", [RegallocEviction(), RegallocPriority()])
+def test_a_function_branches(sample: Corpus, problem: Problem) -> None:
+    """Both go on alone, from the same decision, and the branch to another end."""
+    env = AllocationEnv(problem, sample.only(["expr_vm.c"]))
+    with pytest.raises(UsageError, match="fork: expected a pending decision, found none"):
         env.fork()
-    assert str(error.value) == (
-        "fork: expected an episode of a module, found one of a function of RegallocEviction"
-    )
-    env.close()
+    env.reset(options={"module": "expr_vm.c", "function": "expr_run"})
+    env.step(lowest(env))
+    twin, other = env.fork(), env.fork()
+    other.step(other.action_space.sample())
+    first, second = played(env), played(twin)
+    assert first[0] == second[0]
+    assert first[1]["machine_code_sha256"] == second[1]["machine_code_sha256"]
+    assert first[1]["decision"] == second[1]["decision"]
+    twin.reset(options={"module": "expr_vm.c", "function": "expr_run"})
+    assert played(twin)[1]["function"] == "expr_run"
+    for each in (env, twin, other):
+        each.close()

@@ -228,7 +228,8 @@ def test_what_cannot_branch(
     with pytest.raises(UsageError) as caught:
         compilation.fork()
     assert str(caught.value) == (
-        f"module 'frame_stream.c': fork: expected one problem and an object to make, found {found}"
+        "module 'frame_stream.c': fork: expected one problem, and an object or an allocation to "
+        f"make, found {found}"
     )
     assert compilation.next_observation() is observation  # nothing was harmed
 
