@@ -60,6 +60,8 @@ log2(1 + microseconds).
 """
 
 _PLAIN: Final = FEATURES.index("calls")
+_TIMES: Final = FEATURES.index("spent")
+_MICROSECONDS: Final = 1e6
 _HIGHEST: Final = 64
 _COUNTED: Final = ("calls", "jumps back", "wrong guesses")
 _SHOWN: Final = (*range(SPECIAL), *[SPECIAL] * len(CACHED), SPECIAL + 1, -1)
@@ -193,7 +195,7 @@ class TierUpEnv(gymnasium.Env[_Observation, np.int64]):
             raise UsageError("step: expected an episode, found none; call reset")
         if not 0 <= decision < len(DECISIONS):
             raise OptionsError(f"action: expected 0 to {len(DECISIONS) - 1}, found {decision!r}")
-        if not replay.is_allowed(decision):
+        if decision and not replay.is_allowed(decision):
             self._refused += 1
             decision = 0
         replay.decide(decision)
@@ -283,13 +285,12 @@ class TierUpEnv(gymnasium.Env[_Observation, np.int64]):
 
 
 def observed(replay: Replay) -> tuple[float, ...]:
-    """Read the raw values of `FEATURES`, and note when the function was looked at."""
+    """Read the raw values of `FEATURES`, and note when the function was looked at; seconds."""
     if replay.is_over:
         return _NOTHING
     function, now = replay.function, replay.now_s
-    costs = replay.costs[function]
-    enter, specialise, prune = replay.more_costs_s()
     last, replay.last_s[function] = replay.last_s[function], now
+    costs = replay.costs[function]
     return (
         min(replay.kind, GUARD),
         _SHOWN[replay.tier[function]],
@@ -300,22 +301,21 @@ def observed(replay: Replay) -> tuple[float, ...]:
         replay.backs[function],
         replay.failures[function],
         replay.sizes[function],
-        1e6 * replay.spent_s[function],
-        1e6 * (now - last),
-        1e6 * costs[1],
-        1e6 * costs[2],
-        1e6 * costs[3],
-        1e6 * enter,
-        1e6 * specialise,
-        1e6 * prune,
-        1e6 * now,
-        1e6 * replay.compiled_s,
+        replay.spent_s[function],
+        now - last,
+        costs[1],
+        costs[2],
+        costs[3],
+        *replay.more_costs_s(),
+        now,
+        replay.compiled_s,
     )
 
 
 def seen(rows: Sequence[tuple[float, ...]]) -> _Observation:
     """Make observations of raw values; shape ``(rows, 19)``."""
     made = np.array(rows)
+    made[:, _TIMES:] *= _MICROSECONDS
     made[:, _PLAIN:] = np.log2(1 + made[:, _PLAIN:])
     found: _Observation = np.minimum(made, _HIGHEST).astype(np.float32)
     return found

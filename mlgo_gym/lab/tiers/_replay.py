@@ -115,6 +115,7 @@ class Replay:
         self._seen: list[list[tuple[int, list[float]]]] = [[] for _ in range(count)]
         for interval, function, spent in recording.spent.tolist():
             self._seen[interval].append((function, (spent * speed[function]).tolist()))
+        self._spans = [*zip(self._rows, self._seen, strict=True)]
         entries = zip(recording.entries.tolist(), recording.entry_s.tolist(), strict=True)
         self._entries = {event: (gain, seconds) for (event, gain), seconds in entries}
         self._special = frozenset(recording.values[:, 0].tolist())
@@ -132,7 +133,7 @@ class Replay:
         self.backs = [0] * functions
         self.failures = [0] * functions
         self.values = [int(each in self._special) for each in range(functions)]
-        self._dropped = [False] * functions
+        self._counts = [True] * functions
         self._guessed = [False] * functions
         self._reached_late = [False] * functions
         self.spent_s = [0.0] * functions
@@ -218,7 +219,7 @@ class Replay:
         Raises:
             OptionsError: the decision is not allowed now, or the program has ended.
         """
-        if self.is_over or not (0 <= decision <= DROP and self.is_allowed(decision)):
+        if self.is_over or (decision and not self._can_be(decision)):
             allowed = [str(each) for each in range(DROP + 1) if self.is_allowed(each)]
             expected = f"one that is allowed now: {', '.join(allowed)}"
             found = "a program that has ended" if self.is_over else repr(decision)
@@ -228,7 +229,7 @@ class Replay:
             self._wait_for(function, 0)
         if decision == DROP:
             self.tier[function] = self.wanted[function] = 0
-            self._guessed[function] = self._dropped[function] = True
+            self._guessed[function], self._counts[function] = True, False
         elif decision:
             special = {ENTER: RESTED, SPECIALISE: self._cached(), PRUNE: PRUNED}
             version = special.get(decision, decision)
@@ -243,6 +244,9 @@ class Replay:
             else:
                 self._wait_for(function, version)
         self._play()
+
+    def _can_be(self, decision: int) -> bool:
+        return 0 < decision <= DROP and self.is_allowed(decision)
 
     def _wait(self, seconds: float) -> None:
         self.compiling_s += seconds
@@ -263,26 +267,33 @@ class Replay:
 
     def _play(self) -> None:
         """Play intervals until the next event that is a decision."""
-        tier = self.tier
+        tier, spent_s, event = self.tier, self.spent_s, self.event
+        now_s, instructions = self.now_s, self.instructions
         while True:
             if self._running:
+                self.now_s = now_s
                 self._finish()
-            for function, counts in self._rows[self.event]:
-                self.instructions += counts[tier[function]]
-            for function, seconds in self._seen[self.event]:
+            rows, seen = self._spans[event]
+            for function, counts in rows:
+                instructions += counts[tier[function]]
+            for function, seconds in seen:
                 spent = seconds[tier[function]]
-                self.spent_s[function] += spent
-                self.now_s += spent
-            self.event += 1
-            if self.event == self._count:
-                self.is_over = True
-                return
-            function, kind, power = self._events[self.event]
-            is_plain = not tier[function] and not self._dropped[function]
-            if kind == CALL or (kind == BACK_EDGE and is_plain):
+                spent_s[function] += spent
+                now_s += spent
+            event += 1
+            if event == self._count:
+                break
+            function, kind, power = self._events[event]
+            if kind == CALL or (
+                kind == BACK_EDGE and tier[function] == 0 and self._counts[function]
+            ):
                 break
             if kind >= GUARD and self._is_caught(function, kind - GUARD, power):
                 break
+        self.event, self.now_s, self.instructions = event, now_s, instructions
+        self.is_over = event == self._count
+        if self.is_over:
+            return
         if self._running:
             self._finish()
         self._look()
