@@ -2,6 +2,7 @@ from ._allocation_env import AllocationEnv as AllocationEnv
 from ._compilation_env import CompilationEnv as CompilationEnv
 from ._making import make_env as make_env
 from ._observation_space import observed as observed
+from ._per_decision import PerDecisionReward as PerDecisionReward
 from ._wrappers import DefaultAdviceObservation as DefaultAdviceObservation
 from ._wrappers import FloatVectorObservation as FloatVectorObservation
 from ._wrappers import NestedInfo as NestedInfo

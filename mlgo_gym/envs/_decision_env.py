@@ -147,7 +147,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         self._advice_type = np.float64 if problem.advice.dtype.kind == "f" else np.int64
         self._illegal_action = illegal_action
         self._illegal_actions = 0
-        self._reward_on_truncation = float(reward_on_truncation)
+        self.reward_on_truncation: Final = float(reward_on_truncation)
         self._decision_limit = limit
         self._unusable: dict[str, str] = {}
         self._compilation: Compilation | None = None
@@ -253,7 +253,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
                 ending = {**self._scores(result), **self._record(result)}
         except (CompilationError, ModuleError, WorkloadError) as failure:
             self._pending = None
-            error, reward = str(failure), self._reward_on_truncation
+            error, reward = str(failure), self.reward_on_truncation
         info = self._info(compilation) | ending | {"error": error}
         has_ended = self._pending is None and not error
         return observed(self.problem, self._pending), reward, has_ended, bool(error), info

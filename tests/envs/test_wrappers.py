@@ -12,12 +12,13 @@ from gymnasium.utils.env_checker import check_env
 
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.envs._compilation_env import CompilationEnv
+from mlgo_gym.envs._per_decision import PerDecisionReward
 from mlgo_gym.envs._wrappers import (
     DefaultAdviceObservation,
     FloatVectorObservation,
     SignedLogObservation,
 )
-from mlgo_gym.errors import OptionsError
+from mlgo_gym.errors import OptionsError, UsageError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 
 
@@ -85,3 +86,75 @@ def test_other_spaces() -> None:
         ):
             wrapper(cart)
     cart.close()
+
+
+def rewards_of(env: gymnasium.Env[Any, Any], seed: int, share: float) -> tuple[list[float], float]:
+    """The rewards of an episode of random answers among LLVM's own, and what it saved."""
+    numbers = np.random.default_rng(seed)
+    _, info = env.reset(options={"module": "frame_stream.c"})
+    rewards, ended = [], False
+    while not ended:
+        own = int(info["default_advice"])
+        action = 1 - own if numbers.random() < share else own
+        _, reward, ended, _, info = env.step(action)
+        rewards.append(float(reward))
+    return rewards, 1 - info["text_size_bytes"] / info["baseline_text_size_bytes"]
+
+
+@pytest.mark.parametrize("baseline", [None, "never"])
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_rewards_of_decisions_sum_to_the_episodes(
+    small: Corpus, baseline: str | None, share: float
+) -> None:
+    env = CompilationEnv(InliningForSize(), small, baseline=baseline)
+    plain, _ = rewards_of(env, 3, share)
+    dense, saved = rewards_of(PerDecisionReward(env), 3, share)
+    assert len(dense) == len(plain) > 1
+    assert sum(dense) == pytest.approx(sum(plain)) == pytest.approx(saved)
+    assert sum(map(bool, plain)) <= 1
+    if share:
+        assert sum(map(bool, dense)) > 1
+    elif baseline is None:
+        assert not any(dense)  # LLVM's own answers change nothing
+    env.close()
+
+
+def test_a_decision_is_worth_what_it_changed(small: Corpus) -> None:
+    """One other answer, and LLVM's own behind it: the whole reward comes with that one."""
+    env = PerDecisionReward(CompilationEnv(InliningForSize(), small))
+    for place in (0, 2):
+        _, info = env.reset(options={"module": "frame_stream.c"})
+        rewards: list[float] = []
+        ended = False
+        while not ended:
+            own = int(info["default_advice"])
+            action = 1 - own if len(rewards) == place else own
+            _, reward, ended, _, info = env.step(action)
+            rewards.append(reward)
+        saved = 1 - info["text_size_bytes"] / info["baseline_text_size_bytes"]
+        assert rewards[place] == pytest.approx(saved)
+        assert not any(rewards[:place] + rewards[place + 1 :])
+    env.close()
+
+
+def test_a_truncated_episode_ends_with_its_penalty(small: Corpus) -> None:
+    inner = CompilationEnv(InliningForSize(), small, decision_limit=2, reward_on_truncation=-0.5)
+    env = PerDecisionReward(inner)
+    env.reset(options={"module": "frame_stream.c"})
+    total, ended = 0.0, False
+    while not ended:
+        _, reward, _, ended, _ = env.step(0)
+        total += reward
+    assert total == pytest.approx(-0.5)
+    env.close()
+
+
+def test_what_has_no_decisions_of_llvms() -> None:
+    env = PerDecisionReward(gymnasium.make("mlgo_gym/RegallocEviction-v0"))
+    expected = "expected a problem for which LLVM says what it would answer, found RegallocEviction"
+    with pytest.raises(UsageError, match=f"PerDecisionReward: {expected}"):
+        env.reset()
+    env.close()
+    other = PerDecisionReward(gymnasium.make("CartPole-v1"))
+    with pytest.raises(UsageError, match="expected an environment of LLVM's decisions"):
+        other.reset()

@@ -7,9 +7,9 @@ from ._replay import Replay as Replay
 from ._schedules import oracle_s as oracle_s
 from ._schedules import played as played
 from ._schedules import schedule_named as schedule_named
-from ._vector import TierUpVectorEnv as TierUpVectorEnv
 
 # isort: split
 # For other packages of this project; not documented, and may change.
 
 from ._env import load_recordings as load_recordings
+from ._vector import TierUpVectorEnv as TierUpVectorEnv
