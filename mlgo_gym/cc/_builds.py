@@ -6,6 +6,7 @@ table names; a stripped binary has none, and static functions of one name in one
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,10 @@ MAX_BYTES: Final = 1 << 32
 """The largest object, program or library that is read."""
 
 _ELF_MAGIC: Final = b"\x7fELF"
+_PROBES: Final = re.compile(
+    r"(?:^|/)(?:CMakeFiles/(?:CMakeTmp|CMakeScratch|\d[\d.]+)|meson-private)/"
+)
+"""Where CMake and Meson build what they try a compiler with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +165,10 @@ def _changed_functions(
 
 def _regular_files(path: Path) -> Iterator[Path]:
     if path.is_dir():
-        yield from (each for each in path.rglob("*") if each.is_file() and not each.is_symlink())
+        for each in path.rglob("*"):
+            is_probe = _PROBES.search(each.relative_to(path).as_posix())
+            if not is_probe and each.is_file() and not each.is_symlink():
+                yield each
     else:
         path.stat()
         yield path

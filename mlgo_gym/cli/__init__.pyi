@@ -22,6 +22,7 @@ from .show._grid import narrow_table as narrow_table
 from .show._grid import ratio as ratio
 from .show._listing import Listing as Listing
 from .show._listing import Text as Text
+from .show._names import source_name as source_name
 from .show._output import Output as Output
 from .show._page import Content as Content
 from .show._page import Section as Section

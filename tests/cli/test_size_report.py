@@ -71,6 +71,48 @@ def test_a_table_and_single_files(
     assert out.count("a.o: ") == 1
 
 
+def test_names_of_cplusplus(
+    tmp_path: Path, clang22: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the source has them where people read, as the linker does in JSON."""
+    source = tmp_path / "a.cpp"
+    source.write_text("namespace n { int twice(int x) { return x * 2 / 3; } }\n")
+    for level in ("-O0", "-O2"):
+        subprocess.run([clang22, level, "-c", source, "-o", tmp_path / f"{level}.o"], check=True)
+    files = [str(tmp_path / f"{level}.o") for level in ("-O0", "-O2")]
+    assert main(["size-report", *files]) == 0
+    assert "n::twice(int)" in capsys.readouterr().out
+    assert main(["size-report", *files, "--json"]) == 0
+    (function,) = json.loads(capsys.readouterr().out)["functions"]
+    assert function["name"].endswith(": _ZN1n5twiceEi")
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "CMakeFiles/3.25.1/CompilerIdC",
+        "sub/CMakeFiles/CMakeTmp",
+        "CMakeFiles/CMakeScratch/TryCompile-x",
+        "meson-private",
+    ],
+)
+def test_probes_of_build_systems_are_no_code_of_the_build(
+    builds: tuple[Path, Path], folder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after = builds
+    for build in builds:
+        (build / folder).mkdir(parents=True)
+        for name in ("a.out", "probe.o"):
+            (build / folder / name).write_bytes((build / "lib" / "a.o").read_bytes())
+        (build / "CMakeFiles" / "program.dir").mkdir(parents=True)
+        own = build / "CMakeFiles" / "program.dir" / "x.o"
+        own.write_bytes((build / "lib" / "a.o").read_bytes())
+    assert main(["size-report", str(before), str(after), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    names = {each["name"] for kind in ("objects", "linked") for each in result[kind]}
+    assert names == {"lib/a.o", "lib/b.o", "new.o", "program", "CMakeFiles/program.dir/x.o"}
+
+
 def test_what_was_kept(
     builds: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

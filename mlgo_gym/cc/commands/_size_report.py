@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from corpus_tools.command_line import whole
-from mlgo_gym.cli import Cell, Grid, Output, Row, amount, ratio, writing
+from mlgo_gym.cli import Cell, Grid, Output, Row, amount, ratio, source_name, writing
 from mlgo_gym.cli import options as shared
 
 if TYPE_CHECKING:
@@ -42,7 +42,9 @@ def run(options: argparse.Namespace, output: Output) -> int:
         "what was kept": _kept(kept),
         "objects": _grid("objects", result.objects, total(result.objects)),
         "linked": _grid("linked", result.linked),
-        "functions": _grid("functions that changed most", result.functions[: options.functions]),
+        "functions": _grid(
+            "functions that changed most", [*map(_named, result.functions[: options.functions])]
+        ),
     }
     grids = {title: grid for title, grid in shown.items() if grid.rows}
     if options.html:
@@ -68,6 +70,12 @@ def _kept(kept: Sequence[KeptObjects]) -> Grid:
         for each in kept
     ]
     return Grid(("what was kept", "objects", "clang's own", "kept", "change"), rows, folds=True)
+
+
+def _named(change: Change) -> Change:
+    """A function under the name that its source has."""
+    file, _, symbol = change.name.rpartition(": ")
+    return replace(change, name=f"{file}: {source_name(symbol)}")
 
 
 def _grid(title: str, changes: Sequence[Change], footer: Change | None = None) -> Grid:

@@ -7,10 +7,10 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from mlgo_gym.cli import Cell, Listing, Text
+from mlgo_gym.cli import Cell, Listing, Text, source_name
 from mlgo_gym.lab.insight._function_texts import FunctionTexts
 from mlgo_gym.lab.insight._lines import LineDecisions
-from mlgo_gym.lab.insight.commands._show_decisions import Names, function_anchor, name_of
+from mlgo_gym.lab.insight.commands._show_decisions import Names, function_anchor
 
 _AROUND: Final = 3
 _MOST_LINES: Final = 400
@@ -27,7 +27,7 @@ def function_sections(texts: Iterable[FunctionTexts], names: Names) -> list[List
         anchor = function_anchor(each.key, each.function)
         headings = "as the bitcode has it", *(f"optimised under {name}" for name in names)
         for heading, text in zip(headings, (each.plain, *each.optimised), strict=True):
-            title = f"{name_of(each.function)}, {heading}"
+            title = f"{source_name(each.function)}, {heading}"
             parts.append(Text(title, _shown(text), anchor))
             anchor = ""
     return parts
@@ -64,7 +64,7 @@ def _margin(decided: LineDecisions) -> Cell:
         f"{inlined} of {asked}" if asked else "not asked"
         for inlined, asked in zip(decided.inlined, decided.asked, strict=True)
     )
-    text = f"{name_of(decided.callee)}: {before}"
+    text = f"{source_name(decided.callee)}: {before}"
     if before == after and not decided.difference_bytes:
         return Cell(text)
     code = f", {decided.difference_bytes:+,}" if decided.difference_bytes else ""

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from operator import attrgetter
 from typing import Any, Final
 
-import cxxfilt
-
-from mlgo_gym.cli import Cell, Grid, Row, amount, ratio
+from mlgo_gym.cli import Cell, Grid, Row, amount, ratio, source_name
 from mlgo_gym.corpus import ModuleKey
 from mlgo_gym.lab.insight._decision_changes import FunctionChange, ModuleChange, OtherDecision
 from mlgo_gym.llvm import Site
-
-_STRING: Final = "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >"
-_DEFAULT: Final = re.compile(r", std::(?:allocator|less|hash|equal_to)<[^<>]*> ?(?=[,>])| (?=>)")
-_PARAMETERS: Final = re.compile(r"\((?:[^()]|\([^()]*\))*\)$")
-_LONGEST_NAME: Final = 100
 
 Names = tuple[str, str]
 """Of the two policies."""
@@ -102,7 +94,7 @@ def _partings(changes: Sequence[ModuleChange], names: Names) -> Grid:
     for each in changes:
         if each.first:
             site = each.first.shown.site
-            what = f"in {name_of(site.caller)}, {each.key.name}"
+            what = f"in {source_name(site.caller)}, {each.key.name}"
             rows.append([Cell(_call(site), None, note=what), *_answers(each.first)])
     return Grid(("where ways part", *names), rows, folds=True)
 
@@ -131,7 +123,7 @@ def _functions(title: str, functions: Sequence[FunctionChange], names: Names) ->
             bar=difference / widest,
         )
         counts = [_executed(each)] if is_known else []
-        named = Cell(name_of(each.function), anchor=function_anchor(each.key, each.function))
+        named = Cell(source_name(each.function), anchor=function_anchor(each.key, each.function))
         rows.append([named, *sizes, change, *counts, amount(len(each.decisions))])
     counted = ["executed"] if is_known else []
     return Grid((title.lower(), *names, "change", *counted, "decisions"), rows, folds=True)
@@ -145,7 +137,7 @@ def _ten_most(functions: Sequence[FunctionChange], names: Names) -> Iterator[tup
         found.sort(key=lambda each: -abs(each[0].cost_bytes))
         rows: list[Row] = []
         for each, function in found[:_MOST]:
-            note = f"in {name_of(function.function)}, {function.key.name}"
+            note = f"in {source_name(function.function)}, {function.key.name}"
             cost = Cell(f"{each.cost_bytes:+,.0f}", each.cost_bytes, _KINDS[sign])
             rows.append([Cell(_call(each.shown.site), note=note), *_answers(each), cost])
         if rows:
@@ -167,7 +159,7 @@ def _decisions(change: FunctionChange, names: Names) -> Grid:
         what = f"{rest} that one left and the other was not asked about"
         rows.append([what, *[""] * (len(names) + 1 + is_known)])
     counted = ["executed"] if is_known else []
-    heading = f"in {name_of(change.function)}"
+    heading = f"in {source_name(change.function)}"
     return Grid((heading, *names, "code of it", *counted), rows, folds=True)
 
 
@@ -190,10 +182,10 @@ def _call(site: Site) -> str:
         if call.line
         else f"call {call.number}"
         if call.function == site.caller
-        else f"call {call.number} of {name_of(call.function)}"
+        else f"call {call.number} of {source_name(call.function)}"
         for call in site.calls
     ]
-    return f"{name_of(site.callee)} at {' @ '.join(places) or 'a merged call'}"
+    return f"{source_name(site.callee)} at {' @ '.join(places) or 'a merged call'}"
 
 
 def _module_record(change: ModuleChange) -> dict[str, Any]:
@@ -229,21 +221,3 @@ def _decision_record(other: OtherDecision) -> dict[str, Any]:
 def function_anchor(key: ModuleKey, function: str) -> str:
     """Return the anchor of a function's IR on a page."""
     return f"ir/{key.package}/{key.name}/{function}"
-
-
-def name_of(symbol: str) -> str:
-    """A symbol as its source has it, without what C++'s library adds by itself.
-
-    >>> name_of("_ZNSt6vectorIiSaIiEE9push_backERKi")
-    'std::vector<int>::push_back(int const&)'
-    """
-    try:
-        name = str(cxxfilt.demangle(symbol))
-    except cxxfilt.Error:  # no such name, or no library that knows
-        name = symbol
-    name, found = name.replace(_STRING, "std::string"), 1
-    while found:
-        name, found = _DEFAULT.subn("", name)
-    if len(name) > _LONGEST_NAME and name.endswith(")"):
-        name = f"{_PARAMETERS.sub('', name)}(…)"
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
