@@ -20,9 +20,10 @@ _ENTRY: Final = re.compile(r"^([^#/:=\s][^:=\s]*):([A-Z]+)=(.*)$", re.MULTILINE)
 _SET: Final = frozenset({"BOOL", "STRING", "PATH", "FILEPATH"})
 """Kinds of entries that people set, or CMake finds for them; others are its own."""
 _TOOL: Final = re.compile(
-    r"CMAKE_(\w+_COMPILER\w*|ADDR2LINE|AR|DLLTOOL|\w*LINKER|NM|OBJ\w+|RANLIB|READELF|STRIP|TAPI)"
+    r"CMAKE_(\w+_COMPILER(?!_(?:AR|RANLIB)$)\w*|ADDR2LINE|AR|DLLTOOL|\w*LINKER|NM|OBJ\w+|RANLIB|READELF|STRIP|TAPI)"
 )
-"""Programs that CMake looks for beside the compiler."""
+"""Programs that CMake looks for beside the compiler, but for those that it takes for LTO: it would
+look for ``mlgo-llvm-ar``, as it would for a cross compiler's."""
 _EMBEDDING: Final = re.compile(r"-Xclang\s+-fembed-bitcode=\w+|-fembed-bitcode(?:=\w+)?")
 _MESON_LINE: Final = Path("meson-private", "cmd_line.txt")
 _MESON_INFO: Final = Path("meson-info", "meson-info.json")

@@ -141,6 +141,43 @@ def test_meson_builds_again_with_its_settings(driver: Driver, tmp_path: Path) ->
     assert subprocess.run([folder / "build-tuned" / "program"], check=False).returncode == 0
 
 
+IPO = """cmake_minimum_required(VERSION 3.16)
+project(program C)
+set(CMAKE_INTERPROCEDURAL_OPTIMIZATION ON)
+add_library(parts STATIC half.c)
+add_executable(program main.c)
+target_link_libraries(program parts)
+"""
+IPO_SOURCES = {
+    "main.c": "int half(int);\nint main(void) { return half(8) == 4 ? 0 : 1; }\n",
+    "half.c": PROJECT["half.c"],
+    "CMakeLists.txt": IPO,
+}
+
+
+def test_cmake_builds_a_static_library_with_lto_again(driver: Driver, tmp_path: Path) -> None:
+    """CMake would look for ``mlgo-llvm-ar``; the first build's archiver is taken."""
+    for tool, package in {**CMAKE.tools, "llvm-ar-22": "llvm-22"}.items():
+        require(tool, package)
+    folder = tmp_path / "project"
+    folder.mkdir()
+    for name, text in IPO_SOURCES.items():
+        (folder / name).write_text(text)
+    subprocess.run(
+        [require("cmake", "cmake"), "-G", "Ninja", "-B", folder / "build", "-S", folder],
+        env=environment(driver, is_plain=True), check=True, capture_output=True,
+    )  # fmt: skip
+    settings = tmp_path / "settings.cmake"
+    for command in build_commands(folder / "build", None, initial_cache=settings):
+        done = subprocess.run(
+            ["/bin/sh", "-ec", command],
+            cwd=tmp_path, env=environment(driver, is_plain=False),
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert subprocess.run([folder / "build-tuned" / "program"], check=False).returncode == 0
+
+
 def build(
     driver: Driver,
     folder: Path,

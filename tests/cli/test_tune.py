@@ -349,6 +349,7 @@ def test_how_it_is_built(tmp_path: Path) -> None:
         "CMAKE_CXX_FLAGS_MINSIZEREL:STRING=-Oz -DNDEBUG\nCMAKE_CXX_FLAGS_DEBUG:STRING=-g\n"
         "CMAKE_GENERATOR:INTERNAL=Unix Makefiles\nCMAKE_CXX_COMPILER:FILEPATH=/usr/bin/clang++\n"
         "WITH_TESTS:BOOL=OFF\nCMAKE_AR:FILEPATH=/usr/bin/ar\nHELD:STRING=a;b c\n"
+        "CMAKE_C_COMPILER_AR:FILEPATH=/usr/bin/llvm-ar\nCMAKE_C_COMPILER_ABI:STRING=x\n"
         f"ZLIB_DIR:PATH=ZLIB_DIR-NOTFOUND\nDEPS:PATH={tmp_path}/deps\n"
     )
     settings = tmp_path / "settings.cmake"
@@ -368,6 +369,7 @@ def test_how_it_is_built(tmp_path: Path) -> None:
     }
     lines = [f"set({name} [==[{value}]==] CACHE STRING [==[]==])" for name, value in kept.items()]
     lines.insert(5, "set(WITH_TESTS [==[OFF]==] CACHE BOOL [==[]==])")
+    lines.append("set(CMAKE_C_COMPILER_AR [==[/usr/bin/llvm-ar]==] CACHE FILEPATH [==[]==])")
     assert settings.read_text().splitlines() == lines
 
 
