@@ -11,7 +11,8 @@ from mlgo_gym.base import WorkloadError
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.lab.programs import check_machine
 from mlgo_gym.lab.tiers._jit_program import JitProgram
-from mlgo_gym.lab.tiers._recording import CACHED, ENTER, ENTERED, Recording
+from mlgo_gym.lab.tiers._record import known
+from mlgo_gym.lab.tiers._recording import ENTER, ENTERED, Recording
 from mlgo_gym.lab.tiers._replay import Replay
 from mlgo_gym.lab.tiers._schedules import TierPolicy, schedule_named, sometimes
 
@@ -79,7 +80,7 @@ def check_recording(
             )
         called = [program.functions.index(name) for name in recording.functions]
         program.special = [
-            (called[f], place, own[: min(count, CACHED[-1])])
+            (called[f], place, known(own, count))
             for f, place, count, *own in recording.values.tolist()
         ]
         program.kept = [(called[f], block) for f, block in recording.kept.tolist()]

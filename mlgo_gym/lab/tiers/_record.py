@@ -75,7 +75,7 @@ def record_program(
         progress("watching values and blocks")
         watched = program.watched()
         values = _specialisable(found["events"], watched)
-        program.special = [(f, place, own) for f, place, _, own, _ in values]
+        program.special = [(f, place, known(own, n)) for f, place, n, own, _ in values]
         program.kept = watched["kept"]
         progress("looking for blocks that are reached late")
         guards = [*_failures(values), *_reached_late(program)]
@@ -124,6 +124,16 @@ def record_program(
             seconds_per_instruction=per,
             library_s=library,
         )
+
+
+def known(values: Sequence[int], count: int) -> list[int]:
+    """The values that specialised code knows, of those that a recording has.
+
+    Args:
+        values: as they have appeared, and zeros behind them.
+        count: how many there are; one more than the most stands for more.
+    """
+    return list(values[: min(count, CACHED[-1])])
 
 
 class _Entry(NamedTuple):
