@@ -7,7 +7,7 @@ import pytest
 from mlgo_gym.lab.tiers import Replay, oracle_s, played, schedule_named
 from mlgo_gym.lab.tiers._check import check_recording
 from mlgo_gym.lab.tiers._jit_program import JitProgram
-from mlgo_gym.lab.tiers._record import record_program
+from mlgo_gym.lab.tiers._record import known, record_program
 from mlgo_gym.lab.tiers._recording import (
     BACK_EDGE,
     CALL,
@@ -170,6 +170,14 @@ def test_two_phases(corpus: MakeCorpus) -> None:
     policies = (*names, "O2@64+prune", "O2@512+enter", "O3@64+enter+specialise")
     for each in check_recording(made, "w", recording, policies, schedules=4, timings=0):
         assert abs(each.counted - each.instructions) <= MOST_DIFFERENCE, each.policy
+
+
+@pytest.mark.parametrize(
+    ("count", "values"), [(1, [7]), (3, [7, 8, 9]), (4, [7, 8, 9, 0]), (5, [7, 8, 9, 0])]
+)
+def test_the_values_that_code_knows(count: int, values: list[int]) -> None:
+    """A zero may be a value, and is none where there are fewer."""
+    assert known([7, 8, 9, 0], count) == values
 
 
 GUESSES = r"""
