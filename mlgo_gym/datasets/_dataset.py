@@ -159,7 +159,7 @@ class Dataset:
 
 
 def _first(parts: Sequence[Part]) -> DatasetHeader:
-    """What decisions are described by: a part without any may know less."""
+    """The description of decisions: a part without any may know less."""
     return next((each for each in parts if each.rows), parts[0]).header
 
 

@@ -77,7 +77,7 @@ class DatasetHeader:
         )
 
     def taking(self, problem: Problem | type[Problem]) -> Self:
-        """The same of decisions of a problem, where that has all that this one's needs."""
+        """Take this header for decisions of a problem, where that has all that this one's needs."""
         needed = self.problem.features + self.problem.extras
         if self.problem.name != problem.name or differences(needed, problem.sent()):
             return self

@@ -164,12 +164,12 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
 
     @property
     def skipped(self) -> dict[str, str]:
-        """What came up in the last ``reset`` but cannot be used, with the reason."""
+        """Modules and functions that the last ``reset`` could not use, with the reason."""
         return dict(self._skipped)
 
     @property
     def besides(self) -> dict[str, np.ndarray[Any, Any]]:
-        """What LLVM sends with the pending decision that the problem does not document, by name."""
+        """Tensors of the pending decision that the problem does not document, by name."""
         return {} if self._pending is None else self.problem.besides(self._pending)
 
     def reset(

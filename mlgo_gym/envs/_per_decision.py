@@ -94,7 +94,7 @@ class PerDecisionReward(
         return own
 
     def _worth(self, info: dict[str, Any]) -> float:
-        """What the episode ends with if LLVM answers all that is left."""
+        """The reward that the episode ends with if LLVM answers all that is left."""
         try:
             with closing(self._own.fork()) as branch:
                 ended = False

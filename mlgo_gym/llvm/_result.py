@@ -72,7 +72,7 @@ class CompilationResult:
         record: Mapping[str, Any],
         printed: str | None,
     ) -> Self:
-        """What a worker answered, the object's bytes if it was to keep them, and the rest.
+        """Split a worker's answer: the object's bytes if it was to keep them, and the rest.
 
         With what LLVM has printed, for an estimate, the bytes are behind those of the assembly.
         """

@@ -345,6 +345,6 @@ def _is_message(line: str) -> bool:
 
 
 def _last(lines: Sequence[str]) -> str:
-    """What a process has said at its end: of a traceback the error alone."""
+    """The last words of a process: of a traceback the error alone."""
     has_traceback = any(line.startswith("Traceback ") for line in lines)
     return lines[-1] if has_traceback else "; ".join(lines)

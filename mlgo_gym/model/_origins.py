@@ -61,7 +61,7 @@ class Origins:
         self._open.pop()
 
     def mark(self, evaluated: int) -> str:
-        """What stands behind an instruction that is evaluated so often."""
+        """The mark behind an instruction that is evaluated so often."""
         if not self._open:
             return f", !dbg !{_FIRST}"
         origin = self.found[self._open[-1]]

@@ -272,7 +272,7 @@ class Problem(ABC):
 
     @property
     def described(self) -> Problem | type[Problem]:
-        """What its observations are described by: its class, or itself where that is not all."""
+        """The description of its observations: its class, or itself where that is not all."""
         return self if self.sent() != type(self).sent() else type(self)
 
     @OfBoth

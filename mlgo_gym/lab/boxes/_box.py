@@ -74,7 +74,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What is known of a function whose call is boxed.
+    """Facts about a function whose call is boxed.
 
     Attributes:
         name: of its symbol.
@@ -146,7 +146,7 @@ class Box:
 
     @property
     def original(self) -> Effects:
-        """What the program's own code does.
+        """The effects of the program's own code.
 
         Raises:
             WorkloadError: the call cannot be repeated: it needs the system, or does not return.
@@ -201,7 +201,7 @@ class Box:
         return found.hexdigest()
 
     def features(self) -> NDArray[np.float64]:
-        """What tells the call from others, in powers of two: instructions, pages and arguments.
+        """Features of the call, in powers of two: instructions, pages and arguments.
 
         Raises:
             WorkloadError: the call cannot be repeated.
@@ -309,7 +309,7 @@ class Box:
             return max(0.0, (called - empty) / self._ticks_per_ns), calls * _ROUNDS
 
     def _timer(self, process: Tracee, pages: list[int]) -> Callable[[int, int], list[int] | None]:
-        """What calls a function so often, and returns each call's ticks."""
+        """Code that calls a function so often, and returns each call's ticks."""
         for address, data in self._frame.timer.parts.items():
             process.write(address, data)
         table, at = [], DATA + (1 << 20)
@@ -355,7 +355,7 @@ class Box:
             return (last - first) / (end - start)
 
     def _name(self, address: int) -> str:
-        """What is at an address, in words."""
+        """The name of a place in memory, in words."""
         if found := self._frame.symbols.at(address):
             return found
         if AREA <= address < AREA + BYTES:

@@ -25,7 +25,7 @@ _FLOATS: Final = {"half": 2, "bfloat": 2, "float": 4, "double": 8}
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What a call has done, as whoever called it can see.
+    """The effects of a call, as its caller can see them.
 
     Attributes:
         ending: how it ended, where it did not return.
@@ -187,7 +187,7 @@ def difference(
     name: Callable[[int], str],
     left: range,
 ) -> str:
-    """What one call has done otherwise than another, the first of it; empty, if nothing.
+    """The first difference between the effects of two calls; empty if there is none.
 
     Args:
         expected: of the program's own code.

@@ -89,7 +89,7 @@ class Symbols:
         return sorted(found, key=lambda each: each.address)
 
     def at(self, address: int) -> str | None:
-        """What is at an address: a symbol and the bytes from its start, if there is one."""
+        """The symbol at an address and the bytes from its start, if there is one."""
         place = bisect.bisect_right(self._sorted, address, key=lambda each: each.address) - 1
         if place < 0 or address >= self._sorted[place].address + self._sorted[place].size:
             return None

@@ -403,7 +403,7 @@ class BoxedProgram(AbstractContextManager["BoxedProgram"]):
 
     @cached_property
     def _frame(self) -> Frame:
-        """What is known of all boxes alike."""
+        """Facts that all boxes share."""
         text = timer_text(DATA, default_triple())
         made = self._compiler.compile_module(Module.from_ir(text), keep_object=True)
         symbols = self._symbols

@@ -121,7 +121,7 @@ class Run:
         return stop
 
     def result(self, status: int) -> ProgramRun:
-        """What the program has done, with its exit status."""
+        """The run of the program, with its exit status."""
         return self._started.run(status, 0.0)
 
     def map_area(self) -> None:

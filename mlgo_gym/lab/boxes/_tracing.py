@@ -47,7 +47,7 @@ class Registers(ctypes.Structure):
     _fields_ = [(name, ctypes.c_ulonglong) for name in _NAMES]
 
     def copy(self, **changed: int) -> Registers:
-        """The same registers, but for some."""
+        """Copy the registers, but for some."""
         made = Registers.from_buffer_copy(self)
         for name, value in changed.items():
             setattr(made, name, value)
@@ -268,7 +268,7 @@ class Tracee:
         return made
 
     def regions(self) -> list[Region]:
-        """What it has mapped, by address."""
+        """The mapped regions, by address."""
         found = []
         lines = Path(f"/proc/{self.pid}/maps").read_text(encoding="utf-8", errors="replace")
         for line in lines.splitlines():

@@ -212,7 +212,7 @@ def _untold(_: Any, item: Any) -> NoReturn:
 
 
 def _received(work: Any) -> Any:
-    """What is done with an item.
+    """Handle an item.
 
     Raises:
         EnvironmentSetupError: it cannot be loaded on this node.

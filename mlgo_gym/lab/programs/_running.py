@@ -265,7 +265,7 @@ class StartedProgram:
         return self._own.samefile(f"/proc/{self.process.pid}/exe")
 
     def run(self, status: int, cpu_s: float) -> ProgramRun:
-        """What it did, once it has ended."""
+        """The run, once it has ended."""
         output, said, counted, launched = (_content(each) for each in self._files)
         tail = said[-_TAIL_BYTES:].decode(errors="replace")
         return ProgramRun(status, output, tail, counted, cpu_s - float(launched or 0))

@@ -151,7 +151,7 @@ def resumed(code: str) -> str:
 
 
 def _prologue(body: Sequence[str]) -> tuple[list[str], int]:
-    """What a function does to the stack as it begins, and the bytes below its frame's pointer."""
+    """A function's first instructions on the stack, and the bytes below its frame's pointer."""
     found: list[str] = []
     size = 0
     for line in body:
@@ -182,7 +182,7 @@ def _entered(body: Sequence[str], heads: Mapping[str, int]) -> dict[str, int]:
 
 
 def _epilogue(body: Sequence[str]) -> list[str]:
-    """What a function does before it returns, and the return; a trap, where it never does."""
+    """A function's last instructions, with the return; a trap, where it never returns."""
     place = next((i for i in reversed(range(len(body))) if body[i].strip() == "retq"), None)
     if place is None:
         return ["\tud2"]

@@ -1,4 +1,4 @@
-"""What code that guesses does where its guess was wrong: it counts, asks, and goes on elsewhere."""
+"""Guards of code that guesses: a wrong guess is counted, asked about, and left."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ASKS: Final = "tiers.ask"
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What code that guesses needs of the program that it runs in; all are addresses.
+    """Addresses that code that guesses needs of the program that it runs in.
 
     Attributes:
         code: where it goes on.

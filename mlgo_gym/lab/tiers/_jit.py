@@ -288,7 +288,7 @@ class Jit:
 
 
 class Watch:
-    """What values the arguments of a JIT's functions have had."""
+    """Values that the arguments of a JIT's functions have had, and blocks that were reached."""
 
     def __init__(self, jit: Jit) -> None:
         self._jit = jit

@@ -169,7 +169,7 @@ class Replay:
         return (*self.more_costs_s(), 0.0)[decision - ENTER]
 
     def more_costs_s(self) -> tuple[float, float, float]:
-        """The same of entering the loop, specialising and pruning, all at once."""
+        """`cost_s` of entering the loop, of specialising and of pruning, all at once."""
         function = self.function
         tier, costs = self.tier[function], self.costs[function]
         if tier == 0 and self.wanted[function] == 0:

@@ -104,7 +104,7 @@ def _is_library(target: str) -> bool:
 
 
 def _growth(before: LinkedSizes, after: LinkedSizes) -> str:
-    """What grows, in words; empty if nothing does."""
+    """Name what grows; empty if nothing does."""
     names = {"text": "linked", "gc": "after --gc-sections", "icf": "after --icf=safe"}
     grown = [
         f"{getattr(before, key):,} to {getattr(after, key):,} bytes {words}"

@@ -88,7 +88,7 @@ class Signature:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """What commas separate, outside of brackets and strings."""
+    """The parts between commas, outside of brackets and strings."""
     start = place = 0
     blanked = STRING.sub(lambda match: "_" * len(match[0]), text)
     while place < len(blanked):

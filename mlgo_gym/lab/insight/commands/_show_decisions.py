@@ -176,7 +176,7 @@ def _answers(decision: OtherDecision) -> list[str]:
 
 
 def _call(site: Site) -> str:
-    """Who is called, and where: what stands in the caller itself has a number alone."""
+    """The callee and its place: a call in the caller itself has a number alone."""
     places = [
         call.place
         if call.line
