@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from corpus_tools.clang import compile_to_bitcode, driver_command, find_clang
@@ -150,8 +151,21 @@ int main(int count, char **words) {
 """
 
 
-def beside_clean() -> None:
-    """The same code in a box, and in a loop of the program itself."""
+HOLDS = """
+#include <stdlib.h>
+#include <string.h>
+int work(int);
+int main(void) {{
+  char *held = malloc({mib}ul << 20);
+  memset(held, 1, {mib}ul << 20);
+  return held[work(30) & 1] - 1;
+}}
+"""
+
+
+@contextmanager
+def of_source(main: str) -> Iterator[BoxedProgram]:
+    """A program of a main function, which calls the one to be boxed."""
     clang = find_clang()
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -162,21 +176,33 @@ def beside_clean() -> None:
         command = driver_command(clang, "work.c", root=folder, opt_level="O2")
         (folder / "work.c.cmd").write_bytes(encode_command(command))
         Manifest(("work.c",)).write(folder)
-        (own / "main.c").write_text(LOOP)
+        (own / "main.c").write_text(main)
         text = 'sources = ["main.c"]\n[workload.loop]\nabout = "a loop"\ntimeout_s = 60\n'
         nothing = hashlib.sha256(b"").hexdigest()
         (own / "workload.toml").write_text(f'{text}stdout_sha256 = "{nothing}"\n')
         with BoxedProgram.of(Corpus.load(folder), "loop") as program:
-            clean = cleanly(program)
-            for number, (box, expected) in enumerate(
-                zip(program.boxes([("work", 1 + i) for i in range(8)]), clean, strict=True)
-            ):
-                times = [box.trial(timed=True).nanoseconds or 0.0 for _ in range(5)]
-                found = min(times)
-                print(
-                    f"call {number + 1}: {expected:,.1f} ns in a loop, {found:,.1f} ns in a box, "
-                    f"{found / expected - 1:+.1%}"
-                )
+            yield program
+
+
+def beside_clean() -> None:
+    """The same code in a box, and in a loop of the program itself."""
+    with of_source(LOOP) as program:
+        clean = cleanly(program)
+        for number, (box, expected) in enumerate(
+            zip(program.boxes([("work", 1 + i) for i in range(8)]), clean, strict=True)
+        ):
+            times = [box.trial(timed=True).nanoseconds or 0.0 for _ in range(5)]
+            found = min(times)
+            print(
+                f"call {number + 1}: {expected:,.1f} ns in a loop, {found:,.1f} ns in a box, "
+                f"{found / expected - 1:+.1%}"
+            )
+
+
+def with_memory(mib: int) -> None:
+    """A trial of a box whose program holds so much memory."""
+    with of_source(HOLDS.format(mib=mib)) as program, closing(program.box("work")) as box:
+        repeat(box, program.image("work", program.compiled("work")))
 
 
 def cleanly(program: BoxedProgram) -> list[float]:
@@ -192,7 +218,12 @@ def main() -> None:
     parser.add_argument("--functions", type=int, default=0)
     parser.add_argument("--clean", action="store_true")
     parser.add_argument("--cover", action="store_true")
+    parser.add_argument("--mib", type=int, action="append", help="of memory that a program holds")
     options = parser.parse_args()
+    for mib in options.mib or ():
+        with_memory(mib)
+    if options.mib:
+        return
     if options.clean:
         beside_clean()
         return

@@ -91,7 +91,7 @@ def instructions(known: int, first: int, count: int) -> float:
         program.special = [(send, 0, list(range(1, known + 1)))] if known else []
         marks = marks_of(program.events()["events"])
         found = program.counts(marks, PRUNED - 1 if known else RESTED)
-        return sum(n for _, function, n in found["counts"] if function == send) / CALLS
+        return float(sum(n for _, function, n in found["counts"] if function == send) / CALLS)
 
 
 def main() -> None:

@@ -86,7 +86,7 @@ TINY = {
         ("json: # changes of # change its output; boxes show # of them (#%)",),
     ),
     "boxes": Tiny(
-        ("benchmarks.boxes --functions 1", "benchmarks.boxes --clean"),
+        ("benchmarks.boxes --functions 1", "benchmarks.boxes --clean", "benchmarks.boxes --mib 2"),
         (
             "json: # functions, # executed, # boxed (#%); # of # candidates have equal effects",
             "a trial: # ms, of a box of # MiB; after # trials its memory is equal",

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from corpus_tools.errors import BuildListError
-from corpus_tools.extraction.inputs import Listed, Outcome, Status, listed_object
-from corpus_tools.extraction.linker_parameters import ARCHIVE_SUFFIXES, OBJECT_SUFFIXES
+from corpus_tools.extraction.inputs import OBJECT_SUFFIXES, Listed, Outcome, Status, listed_object
+from corpus_tools.extraction.linker_parameters import ARCHIVE_SUFFIXES
 from corpus_tools.extraction.static_archive import list_archive
 
 __all__ = ["IMPORTED_SUFFIX", "list_folder", "list_thinlto_modules"]

@@ -14,8 +14,8 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from corpus_tools.errors import BuildListError
-from corpus_tools.extraction.inputs import expand_response_files, read_list
-from corpus_tools.extraction.linker_parameters import ARCHIVE_SUFFIXES, OBJECT_SUFFIXES
+from corpus_tools.extraction.inputs import OBJECT_SUFFIXES, expand_response_files, read_list
+from corpus_tools.extraction.linker_parameters import ARCHIVE_SUFFIXES
 from corpus_tools.words import split_words
 
 __all__ = ["Link", "list_links"]

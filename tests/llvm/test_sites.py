@@ -263,7 +263,7 @@ def test_an_environment_says_where(sample: Corpus) -> None:
         site = Site.from_json(info["site"])
         assert (site.caller, site.callee) == ("accept", "skip_space")
         assert site.calls[0].function == "accept"
-        branch = env.fork()  # type: ignore[attr-defined]
+        branch = env.fork()
         try:
             told, again = (each.step(1)[4]["site"] for each in (branch, env))
             assert told == again != info["site"]
