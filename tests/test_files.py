@@ -397,8 +397,8 @@ NEEDS_NO_CARE = {
     ("lab/boxes/_program.py", "read_bytes"),
     # Of the system, about a process.
     ("lab/boxes/_tracing.py", "read_text"),
-    ("lab/tiers/_record.py", "read_bytes"),
-    ("lab/tiers/_record.py", "write_text"),
+    ("lab/tiers/_jit_program.py", "read_bytes"),
+    ("lab/tiers/_jit_program.py", "write_text"),
     ("model/_saved_model.py", "write_bytes"),
     # The size of this process; a file that only grows.
     ("training/_run.py", "open"),
