@@ -11,4 +11,6 @@ from ._wrappers import SignedLogObservation as SignedLogObservation
 # isort: split
 # For other packages of this project; not documented, and may change.
 
-from ._drawn import drawn as drawn
+from ._drawn import RENDER_MODES as RENDER_MODES
+from ._drawn import check_render_mode as check_render_mode
+from ._drawn import rendered as rendered

@@ -21,7 +21,7 @@ from mlgo_gym.base import (
     WorkloadError,
 )
 from mlgo_gym.corpus import Corpus, Module
-from mlgo_gym.envs._drawn import Picture, drawn
+from mlgo_gym.envs._drawn import RENDER_MODES, Picture, check_render_mode, rendered
 from mlgo_gym.envs._modules import CorporaLike, JoinedModules, modules_of
 from mlgo_gym.envs._observation_space import ObservationDict, feature_space, observed
 from mlgo_gym.envs._reward import rewarding
@@ -100,7 +100,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
     _default_decision_limit: ClassVar[int | None] = None
 
     metadata = {  # noqa: RUF012 - Gymnasium declares it on instances
-        "render_modes": ["ansi", "rgb_array"],
+        "render_modes": [*RENDER_MODES],
         "render_fps": 4,
     }
 
@@ -119,10 +119,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
         render_mode: str | None = None,
     ) -> None:
-        if render_mode not in {None, *self.metadata["render_modes"]}:
-            raise OptionsError(
-                f"render_mode: expected None, 'ansi' or 'rgb_array', found {render_mode!r}"
-            )
+        check_render_mode(render_mode)
         if opt_level is not None:
             check_choice("opt_level", opt_level, ALL_LEVELS[1:])  # at O0 nobody is asked
         check_choice("illegal_action", illegal_action, ("error", "fallback"))
@@ -276,9 +273,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         Raises:
             EnvironmentSetupError: a picture is asked for, and Pillow is not installed.
         """
-        if self.render_mode is None:
-            return None
-        return drawn(self._shown()) if self.render_mode == "rgb_array" else self._shown()
+        return rendered(self.render_mode, self._shown)
 
     def _shown(self) -> str:
         if self._compilation is None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
-from mlgo_gym.base import EnvironmentSetupError
+from mlgo_gym.base import EnvironmentSetupError, OptionsError
 
+RENDER_MODES: Final = ("ansi", "rgb_array")
 WIDTH, HEIGHT = 800, 480
 _MARGIN: Final = 16
 _SPACING: Final = 6
@@ -31,3 +33,25 @@ def drawn(text: str) -> Picture:
     at = (_MARGIN, _MARGIN)
     ImageDraw.Draw(image).multiline_text(at, text, fill=_INK, spacing=_SPACING)
     return np.asarray(image)
+
+
+def check_render_mode(mode: object) -> None:
+    """See that `rendered` knows a mode.
+
+    Raises:
+        OptionsError: it does not.
+    """
+    if mode is not None and mode not in RENDER_MODES:
+        known = " or ".join(map(repr, RENDER_MODES))
+        raise OptionsError(f"render_mode: expected None, {known}, found {mode!r}")
+
+
+def rendered(mode: str | None, shown: Callable[[], str]) -> str | Picture | None:
+    """Render a state by its lines of text, in a mode that was checked.
+
+    Raises:
+        EnvironmentSetupError: a picture is asked for, and Pillow is not installed.
+    """
+    if mode is None:
+        return None
+    return drawn(shown()) if mode == "rgb_array" else shown()

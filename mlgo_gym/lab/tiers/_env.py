@@ -13,7 +13,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from mlgo_gym.base import OptionsError, UsageError
-from mlgo_gym.envs import drawn
+from mlgo_gym.envs import RENDER_MODES, check_render_mode, rendered
 from mlgo_gym.lab.tiers._recording import (
     CACHED,
     DECISIONS,
@@ -105,7 +105,7 @@ class TierUpEnv(gymnasium.Env[_Observation, np.int64]):
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012 - as Gymnasium has it
-        "render_modes": ["ansi", "rgb_array"],
+        "render_modes": [*RENDER_MODES],
         "render_fps": 4,
     }
 
@@ -117,10 +117,7 @@ class TierUpEnv(gymnasium.Env[_Observation, np.int64]):
         baseline: str = "ski-rental",
         render_mode: str | None = None,
     ) -> None:
-        if render_mode not in {None, *self.metadata["render_modes"]}:
-            raise OptionsError(
-                f"render_mode: expected None, 'ansi' or 'rgb_array', found {render_mode!r}"
-            )
+        check_render_mode(render_mode)
         self.render_mode = render_mode
         self.recordings: Final = load_recordings(
             SAMPLE_RECORDING if recordings is None else recordings
@@ -209,9 +206,7 @@ class TierUpEnv(gymnasium.Env[_Observation, np.int64]):
         Raises:
             EnvironmentSetupError: a picture is asked for, and Pillow is not installed.
         """
-        if self.render_mode is None:
-            return None
-        return drawn(self._shown()) if self.render_mode == "rgb_array" else self._shown()
+        return rendered(self.render_mode, self._shown)
 
     def _shown(self) -> str:
         replay = self._replay
