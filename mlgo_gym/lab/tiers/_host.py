@@ -153,8 +153,8 @@ class _Run:
         elif kind == AT_BOUNDARY:
             self._on_boundary(function)
         else:
-            known = {CALL: CALL, BACK_EDGE: BACK_EDGE}
-            self._on_event(function, known.get(kind, GUARD + self._version[function] - SPECIAL))
+            guess = self._version[function] - SPECIAL if kind == GUARD else 0
+            self._on_event(function, kind + guess)
 
     def _put(self, place: int, value: int) -> None:
         ctypes.c_int64.from_address(self._jit.base + place).value = value

@@ -101,6 +101,7 @@ class Jit:
         self.keeps: dict[tuple[int, int], bytes] | None = None
         self._offsets: dict[int, list[int]] = {}
         self._sizes: dict[int, int] = {}
+        self._framed: dict[int, Framed] = {}
         self._ways: dict[int, int] = {}
         self._load_data(program)
         self.special: dict[int, tuple[int, list[int]]] = {}
@@ -210,16 +211,18 @@ class Jit:
         return bool(self._sizes.get(function))
 
     def framed(self, function: int) -> Framed:
-        """A function whose blocks share a frame.
+        """A function whose blocks share a frame; it is taken apart once.
 
         Raises:
             LookupError: they share more, or it has not run at O0.
         """
-        unit = self.functions[function]
-        framed = Framed.of(str(parsed(unit["bitcode"])), unit["code"])
-        if framed is None or function not in self._offsets:
-            raise LookupError(f"expected a frame of {unit['name']} at O0, found none")
-        return framed
+        if function not in self._framed:
+            unit = self.functions[function]
+            framed = Framed.of(str(parsed(unit["bitcode"])), unit["code"])
+            if framed is None or function not in self._offsets:
+                raise LookupError(f"expected a frame of {unit['name']} at O0, found none")
+            self._framed[function] = framed
+        return self._framed[function]
 
     def _rest(self, function: int, head: int) -> str:
         framed = self.framed(function)

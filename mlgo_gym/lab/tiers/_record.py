@@ -238,25 +238,26 @@ def _counted(
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    known = {
+    made = {
         version: {(i - 1, f): n for i, f, n in counts}
         for version, counts in zip(first, done, strict=False)
     }
     tables: list[_Table] = []
     for version in range(len(VERSIONS)):
         is_more = SPECIAL < version < PRUNED
-        tables.append(known.get(version, tables[-1] if is_more else known[RESTED]))
+        tables.append(made.get(version, tables[-1] if is_more else made[RESTED]))
+    own: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for tier in (0, RESTED):
+        for (i, f), n in tables[tier].items():
+            own.setdefault((tier, f), []).append((i, n))
     entered = [0] * len(entries)
     for turn, counts in zip(turns, done[len(needed) :], strict=True):
         total = {function: n for _, function, n in counts}
         for place in turn:
             event, function, *_ = entries[place]
-            entered[place] = total[function] - sum(
-                n
-                for tier in (0, RESTED)
-                for (i, f), n in tables[tier].items()
-                if f == function and (i < event) == (tier == 0)
-            )
+            slow, fast = (own.get((tier, function), ()) for tier in (0, RESTED))
+            before, after = (n for i, n in slow if i < event), (n for i, n in fast if i >= event)
+            entered[place] = total[function] - sum(before) - sum(after)
     return tables, entered
 
 

@@ -105,17 +105,17 @@ class Replay:
         self.costs: Final[list[list[float]]] = recording.compile_s.T.tolist()
         self._count: Final = len(self._events)
         count, functions = self._count, len(recording.functions)
-        self._rows: list[list[tuple[int, list[int]]]] = [[] for _ in range(count)]
+        rows: list[list[tuple[int, list[int]]]] = [[] for _ in range(count)]
         for interval, function, *tiers in recording.counts.tolist():
-            self._rows[interval].append((function, tiers))
+            rows[interval].append((function, tiers))
         totals = np.zeros((functions, len(VERSIONS)))
         np.add.at(totals, recording.counts[:, 1], recording.counts[:, 2:])
         per = recording.seconds_per_instruction
         speed = totals / np.maximum(totals[:, :1], 1) * per
-        self._seen: list[list[tuple[int, list[float]]]] = [[] for _ in range(count)]
+        seen: list[list[tuple[int, list[float]]]] = [[] for _ in range(count)]
         for interval, function, spent in recording.spent.tolist():
-            self._seen[interval].append((function, (spent * speed[function]).tolist()))
-        self._spans = [*zip(self._rows, self._seen, strict=True)]
+            seen[interval].append((function, (spent * speed[function]).tolist()))
+        self._spans = [*zip(rows, seen, strict=True)]
         entries = zip(recording.entries.tolist(), recording.entry_s.tolist(), strict=True)
         self._entries = {event: (gain, seconds) for (event, gain), seconds in entries}
         self._special = frozenset(recording.values[:, 0].tolist())

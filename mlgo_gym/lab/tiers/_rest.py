@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 
 from mlgo_gym.lab.tiers._guard import Guard
@@ -96,6 +97,11 @@ class Framed:
         slots += [Slot(each.name, each.kind, "", True) for each in arguments]
         return cls(module, function, blocks, tuple(slots))
 
+    @cached_property
+    def signature(self) -> Signature:
+        """Its ``define`` line, taken apart."""
+        return Signature.read(self.function.header)
+
     @property
     def heads(self) -> tuple[str, ...]:
         """The names of the blocks that the rest can begin at: all but the entry."""
@@ -124,7 +130,7 @@ class Framed:
             if not each.line
         )
         lines[place:place] = more
-        signature = Signature.read(self.function.header)
+        signature = self.signature
         before = self.function.header.removesuffix(signature.behind)
         header = f'{_POINTERS.sub("", before)} "frame-pointer"="all"{signature.behind}'
         body = _joined({**self.blocks, entry: tuple(lines)})
@@ -163,7 +169,7 @@ class Framed:
         kept = reached(self.blocks, head)
         blocks = {each: self.blocks[each] for each in self.blocks if each in kept}
         body = (*lines, *(each for each in _joined(blocks) if "@llvm.lifetime." not in each))
-        signature = Signature.read(self.function.header)
+        signature = self.signature
         header = f"{signature.before} @{name or signature.name}(ptr {_FRAME}){signature.behind}"
         function = Function(name or signature.name, header, body)
         return str(replace(self.module, functions={function.name: function}))
@@ -220,7 +226,7 @@ class Framed:
         blocks[entry][:0] = image
         blocks |= {name: ["  br label %tiers.leave"] for _, name in left}
         origins = ", ".join(f"[ {number}, %{name} ]" for number, name in left)
-        signature = Signature.read(self.function.header)
+        signature = self.signature
         given = (f"ptr {_FRAME}", "i64 %tiers.block")
         blocks["tiers.leave"] = [f"  %tiers.block = phi i64 {origins}", *saved, *guard.failed()]
         blocks[guard.GOES_ON] = [*guard.left(signature, given)]

@@ -53,8 +53,8 @@ def schedule_named(name: str, seed: int = 0) -> TierPolicy:
     long as that takes; ``random`` does anything that is allowed, mostly nothing.
 
     Behind a name, ``+enter`` goes on in the loop's new code where the policy compiles at a jump
-    back; ``+specialise`` specialises a function that the policy compiles, where that is allowed,
-    and generalises it (at O2) once its guard has failed 8 times; ``+trust`` never generalises.
+    back; ``+specialise`` and ``+prune`` compile such code instead where that is allowed, and
+    code at O2 once its guesses were wrong 8 times; ``+trust`` specialises and never generalises.
 
     Args:
         name: as above.

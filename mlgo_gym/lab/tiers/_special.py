@@ -16,6 +16,7 @@ from typing import Final
 from mlgo_gym.lab.tiers._guard import Guard, returned
 from mlgo_gym.lab.tiers._recording import CACHED
 from mlgo_gym.lab.tiers._rest import blocks_of
+from mlgo_gym.lab.tiers._units import suffixed
 from mlgo_gym.llvm import Function, ModuleText, Signature
 
 WATCHER: Final = "tiers.watch"
@@ -170,7 +171,7 @@ def specialised(text: str, code: str, argument: int, values: Sequence[int], guar
     parameters = signature.parameters
     kind, name = parameters[argument].kind, parameters[argument].name
     given = [f"{each.written} {each.name}" for each in parameters]
-    own = f'{code[:-1]}.value"' if code.endswith('"') else f"{code}.value"
+    own = suffixed(code, ".value")
     lines: list[str] = []
     for number, value in enumerate(values):
         now, after = [*given], f"tiers.compare.{number + 1}"

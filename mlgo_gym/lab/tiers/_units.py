@@ -187,7 +187,16 @@ def split(text: str) -> Units:
 
 
 def _code(name: str) -> str:
-    return f'{name[:-1]}{CODE}"' if name.endswith('"') else f"{name}{CODE}"
+    return suffixed(name, CODE)
+
+
+def suffixed(name: str, suffix: str) -> str:
+    """A name as it is written, in quotes or not, with something behind it.
+
+    >>> suffixed('"a b"', ".c"), suffixed("a", ".c")
+    ('"a b.c"', 'a.c')
+    """
+    return f'{name[:-1]}{suffix}"' if name.endswith('"') else f"{name}{suffix}"
 
 
 def _renamed(function: Function) -> Function:
