@@ -21,3 +21,11 @@ COMMANDS = {
     "_compile": "compile bitcode with a model's advice",
     "_serve": "answer compilers over gRPC with a model",
 }
+GROUPS = {
+    "start": ("_demo", "_doctor", "_models"),
+    "corpora": ("corpus", "dataset"),
+    "train and tune": ("_train", "_search"),
+    "measure and explain": ("_evaluate", "_rollout", "_replay"),
+    "build": ("_freeze", "_compile", "_serve"),
+}
+"""The modules of the commands below each heading of the help."""

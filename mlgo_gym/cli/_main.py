@@ -33,6 +33,10 @@ GROUP = "mlgo_gym.commands"
 _SEVERAL = "COMMANDS"
 """Of an entry point that adds all commands of a package."""
 
+_OTHERS = "other commands"
+_FEW = 2
+"""Headings are worth having from so many on."""
+
 _INTERRUPTED = 130
 _INSIDE = "REPLACED BY KeyboardInterrupt"
 """Of the error that pybind11 makes of an interrupt while TensorFlow raises one of its own."""
@@ -77,6 +81,13 @@ class CommandParser(argparse.ArgumentParser):
         self._plugin = plugin
         self._has_plugins = has_plugins
         self._is_loaded = False
+        self._headings: dict[str, list[str]] = {}
+
+    @property
+    def commands(self) -> Mapping[str, CommandParser]:
+        """The parsers of the commands, by name; none if this is a command itself."""
+        self.load()
+        return self._commands.choices if hasattr(self, "_commands") else {}
 
     def load(self) -> None:
         """Import the command and add its options, unless that was done."""
@@ -116,12 +127,13 @@ class CommandParser(argparse.ArgumentParser):
     def _add_commands(self, package: ModuleType) -> None:
         commands = self.add_subparsers(title="commands", metavar="COMMAND", required=True)
         self._commands = commands
+        for heading, modules in getattr(package, "GROUPS", {}).items():
+            self._headings[heading] = [*map(_named, modules)]
         self._add_modules(package.__name__, package.COMMANDS)
 
     def _add_modules(self, package: str, modules: Mapping[str, str]) -> None:
         for module, meaning in modules.items():
-            name = module.removeprefix("_").replace("_", "-")
-            self._commands.add_parser(name, help=meaning, module=f"{package}.{module}")
+            self._commands.add_parser(_named(module), help=meaning, module=f"{package}.{module}")
 
     def _add_plugins(self, words: Sequence[str]) -> None:
         """Add the commands of other packages, unless our own is called: looking takes time."""
@@ -134,12 +146,40 @@ class CommandParser(argparse.ArgumentParser):
         for name, point in plugins(GROUP, tuple(own)).items():
             if point.attr == _SEVERAL:
                 try:
-                    self._add_modules(point.module, load(point, _is_no_mapping))
+                    modules = load(point, _is_no_mapping)
                 except EnvironmentSetupError as error:
                     report(error)
+                    continue
+                self._add_modules(point.module, modules)
+                heading = getattr(sys.modules[point.module], "GROUP", _OTHERS)
+                self._headings.setdefault(heading, []).extend(map(_named, modules))
                 continue
             meaning = f"a command of {point.dist.name if point.dist else point.module}"
             self._commands.add_parser(name, help=meaning, module=point.module, plugin=point)
+            self._headings.setdefault(_OTHERS, []).append(name)
+
+    def format_help(self) -> str:
+        """The help; of many commands each group stands below a heading of its own."""
+        if len(self._headings) < _FEW:
+            return super().format_help()
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        formatter.add_text(self.description)
+        meanings = {each.dest: each for each in self._commands._choices_actions}  # noqa: SLF001
+        for heading, names in self._headings.items():
+            formatter.start_section(heading)
+            formatter.add_arguments([meanings[name] for name in names])
+            formatter.end_section()
+        formatter.start_section("options")
+        formatter.add_arguments([each for each in self._actions if each.option_strings])
+        formatter.end_section()
+        formatter.add_text(self.epilog)
+        return formatter.format_help()
+
+
+def _named(module: str) -> str:
+    """The name of the command that a module is."""
+    return module.removeprefix("_").replace("_", "-")
 
 
 def _is_no_mapping(commands: Any) -> str | None:
@@ -195,6 +235,14 @@ def _run(arguments: Sequence[str]) -> int:
     fetch_models(options)
     with extended(options, output):
         return int(options.run(options, output))
+
+
+def whole() -> CommandParser:
+    """Return the parser with the commands of all packages."""
+    made = parser()
+    made.load()
+    made._add_plugins(())  # noqa: SLF001
+    return made
 
 
 def parser() -> CommandParser:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.cli import options as _options
-from mlgo_gym.cli._main import CommandParser, parser
+from mlgo_gym.cli._main import CommandParser, parser, whole
 from mlgo_gym.cli._values import duration
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.llvm._target import ALL_LEVELS
@@ -36,20 +36,9 @@ except SystemExit:
 
 
 def parsers(above: CommandParser) -> Iterator[CommandParser]:
-    above.load()
     yield above
-    for action in above._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for each in action.choices.values():
-                yield from parsers(each)
-
-
-def whole() -> CommandParser:
-    """The parser with the commands of wings."""
-    made = parser()
-    made.load()
-    made._add_plugins(())
-    return made
+    for each in above.commands.values():
+        yield from parsers(each)
 
 
 COMMANDS = {each.prog: each for each in parsers(whole())}
@@ -77,7 +66,7 @@ def test_help_fits_a_narrow_screen(name: str, monkeypatch: pytest.MonkeyPatch) -
 
 def documented() -> Iterator[str]:
     """The command lines of README.md and docs/, without what a shell would put into them."""
-    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         text = page.read_text().replace("\\\n", " ")
         for line in re.findall(r"^(?:\$ )?(mlgo-gym .*)$", text, re.MULTILINE):
             yield re.sub(r"(\$\(|>).*", "", line)

@@ -82,10 +82,15 @@ class Output:
 
     def progress(self) -> Progress:
         """A progress display, to be used as a context manager."""
-        from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
 
-        columns = BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-        return self._progress("{task.description}", *columns)
+        columns = BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
+        return self._progress("{task.description}", *columns, "left")
 
     @contextmanager
     def line(self) -> Iterator[Callable[[str], None]]:

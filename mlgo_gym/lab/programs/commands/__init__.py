@@ -1,5 +1,6 @@
 """Commands and extensions of commands of this wing."""
 
+GROUP = "measure and explain"
 COMMANDS = {
     "_measure": "compare what models make of programs that run",
     "workload": "list, run and check the programs of corpora",

@@ -1,5 +1,6 @@
 """Commands and extensions of commands of this wing."""
 
+GROUP = "train and tune"
 COMMANDS = {
     "_tune": "tune a model to a project's own code",
     "vocabulary": "train a vocabulary for IR2Vec's embeddings",
