@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mlgo_gym.base import MlgoGymError
-from mlgo_gym.cli.show._grid import Grid, Row, amount, percent, ratio
-from mlgo_gym.evaluation import Scored, plots_of, scores_of
+from mlgo_gym.cli.show._grid import Grid, Row, amount, percent, ratio, short_names
+from mlgo_gym.evaluation import WIDTH, Scored, new_figure, plots_of, scores_of
 from mlgo_gym.rollout import GeometricMean, ModuleReport, Result, geometric_mean_ratio
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+_BAR: Final = 30
+"""Characters of the longest bar."""
+
+_SMALLER: Final = "\u2588"
+_LARGER: Final = "\u2591"
+
+_MOST_BARS: Final = 16
+"""So many modules have bars with names; more are points."""
 
 
 def as_grid(reports: Sequence[ModuleReport], policies: Sequence[str]) -> Grid:
@@ -82,10 +92,62 @@ def legend(reports: Sequence[ModuleReport], asked_by: str) -> str:
     )
 
 
+def bars(reports: Sequence[ModuleReport], policies: Sequence[str]) -> str:
+    """Each policy's change of each module as bars of text, for a terminal of 80 columns."""
+    changes = _changes(reports, policies)
+    largest = max((abs(each) for row in changes.values() for each in row), default=0.0)
+    names = short_names([*changes])
+    left, middle = (max(map(len, words), default=0) for words in (names, policies))
+    lines = []
+    for name, row in zip(names, changes.values(), strict=True):
+        for policy, change in zip(policies, row, strict=True):
+            block = _SMALLER if change < 0 else _LARGER
+            bar = block * round(_BAR * abs(change) / largest) if largest else ""
+            lines.append(f"{name:{left}}  {policy:{middle}}  {percent(change):>8}  {bar}".rstrip())
+            name = ""  # noqa: PLW2901
+    return "\n".join([*lines, f"{_SMALLER} smaller than LLVM's own, {_LARGER} larger"])
+
+
 def plot(reports: Sequence[ModuleReport], policies: Sequence[str]) -> Figure | None:
-    """Each policy's change of each module, by the module's size; ``None`` where all failed."""
-    scored = Scored([scores_of(each, "") for each in reports], policies)
-    return plots_of(scored)["modules"] if scored.modules else None
+    """Each policy's change of each module: as bars, or many modules by their sizes.
+
+    ``None`` where all failed.
+    """
+    changes = _changes(reports, policies)
+    if not changes:
+        return None
+    if len(changes) > _MOST_BARS:
+        return plots_of(Scored([scores_of(each, "") for each in reports], policies))["modules"]
+    figure = new_figure(WIDTH, 1.2 + 0.22 * len(changes) * (len(policies) + 1))
+    axes = figure.add_subplot()
+    for index, policy in enumerate(policies):
+        offset = 0.8 * ((index + 0.5) / len(policies) - 0.5)
+        places = [row + offset for row in range(len(changes))]
+        values = [100 * row[index] for row in changes.values()]
+        drawn = axes.barh(places, values, 0.8 / len(policies), label=policy)
+        axes.bar_label(drawn, [f" {each:+.1f} % " for each in values], fontsize=7)
+    axes.set_yticks(range(len(changes)), list(changes))
+    axes.set_ylim(len(changes) - 0.5, -0.5)
+    axes.margins(x=0.12)
+    axes.axvline(0, color="black", linewidth=0.8)
+    title = reports[0].measure.title
+    axes.set_xlabel(f"change of {title} against LLVM's default, in percent (left is better)")
+    axes.legend(fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _changes(reports: Sequence[ModuleReport], policies: Sequence[str]) -> dict[str, list[float]]:
+    """By module, and in total, each policy's change of what all of them compiled."""
+    complete = [report for report in reports if report.is_complete and _score(report, None)]
+    changes = {
+        report.module: [_score(report, each) / _score(report, None) - 1 for each in policies]
+        for report in complete
+    }
+    if len(complete) > 1:
+        baseline = _total(complete, None)
+        changes["total"] = [_total(complete, each) / baseline - 1 for each in policies]
+    return changes
 
 
 def _row(report: ModuleReport, policies: Sequence[str]) -> Row:
