@@ -17,6 +17,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 NEEDS = {
     "eviction_maskable_ppo": "sb3_contrib",
+    "inlining_ppo": "torch",
     "inlining_sb3_ppo": "stable_baselines3",
     "torch_mlp_to_model": "torch",
 }

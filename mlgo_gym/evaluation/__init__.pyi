@@ -1,3 +1,4 @@
+from ._curves import learning_curve as learning_curve
 from ._evaluate import Setting as Setting
 from ._evaluate import evaluate as evaluate
 from ._summary import Scored as Scored

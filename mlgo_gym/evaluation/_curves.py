@@ -1,0 +1,95 @@
+"""Learning curves of several seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlgo_gym.base import OptionsError
+from mlgo_gym.evaluation._figure import WIDTH, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_RESAMPLES: Final = 2000
+_LEAST_POINTS: Final = 2
+
+
+def learning_curve(
+    agents: Mapping[str, Sequence[Sequence[tuple[float, float]]]],
+    *,
+    x_label: str = "decisions",
+    y_label: str = "mean reward on unseen modules (higher is better)",
+    seed: int = 0,
+) -> Figure:
+    """Draw rewards over training, each agent with its seeds.
+
+    The line is the interquartile mean over seeds, and the band its 95 % interval by bootstrap over
+    seeds (Agarwal and others, "Deep Reinforcement Learning at the Edge of the Statistical
+    Precipice", 2021). Seeds are thin lines. A reward of 0 is LLVM's own heuristic.
+
+    Args:
+        agents: by name, a curve for each seed; a curve has points ``(decisions, reward)``.
+        x_label: the name of the first numbers.
+        y_label: the name of the second numbers.
+        seed: of the bootstrap.
+
+    Raises:
+        OptionsError: there is no agent, or a curve has fewer than two points.
+        EnvironmentSetupError: matplotlib is missing.
+
+    >>> curves = [[(0, -0.3), (1000, 0.01)], [(0, -0.3), (1000, 0.03)]]
+    >>> figure = learning_curve({"PPO": curves})
+    >>> figure.axes[0].get_xlabel()
+    'decisions'
+    """
+    if not agents:
+        raise OptionsError("learning_curve: expected an agent, found none")
+    random = np.random.default_rng(seed)
+    figure = new_figure(WIDTH, 4.5)
+    axes = figure.add_subplot()
+    for index, (name, curves) in enumerate(agents.items()):
+        colour = f"C{index}"
+        places, rewards = _on_one_axis(name, curves)
+        for row in rewards:
+            axes.plot(places, row, color=colour, alpha=0.3, linewidth=0.8)
+        label = f"{name}, {len(curves)} seeds" if len(curves) > 1 else name
+        axes.plot(places, _interquartile_mean(rewards), color=colour, label=label)
+        if len(curves) > 1:
+            drawn = random.integers(len(curves), size=(_RESAMPLES, len(curves)))
+            means = np.array([_interquartile_mean(rewards[rows]) for rows in drawn])
+            low, high = np.percentile(means, (2.5, 97.5), axis=0)
+            axes.fill_between(places, low, high, color=colour, alpha=0.2, linewidth=0)
+    axes.axhline(0, color="black", linewidth=0.8, linestyle="--", label="LLVM's own heuristic")
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    return figure
+
+
+def _on_one_axis(
+    name: str, curves: Sequence[Sequence[tuple[float, float]]]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The places where some seed was looked at, as far as all go, and each seed's rewards there."""
+    arrays = [np.array(curve, float).reshape(-1, 2) for curve in curves]
+    shortest = min(map(len, arrays), default=0)
+    if shortest < _LEAST_POINTS:
+        raise OptionsError(
+            f"learning_curve: {name}: expected curves of {_LEAST_POINTS} points or more, found "
+            f"one of {shortest}"
+        )
+    first, last = max(each[0, 0] for each in arrays), min(each[-1, 0] for each in arrays)
+    places = np.unique(np.concatenate([each[:, 0] for each in arrays]))
+    places = places[(places >= first) & (places <= last)]
+    return places, np.array([np.interp(places, each[:, 0], each[:, 1]) for each in arrays])
+
+
+def _interquartile_mean(rewards: NDArray[Any]) -> NDArray[Any]:
+    """The mean over the seeds that are left without the lowest and highest quarter."""
+    cut = len(rewards) // 4
+    middle = np.sort(rewards, axis=0)[cut : len(rewards) - cut]
+    return np.asarray(middle.mean(axis=0))
