@@ -14,7 +14,7 @@ BIN := $(VENV)/bin
 DEV_READY := $(VENV)/.ready-dev
 DOCS := .venv-docs
 
-.PHONY: demo test test-smoke test-random test-slow test-stress mutate fuzz explore faults check docs format bench lock hooks protos \
+.PHONY: demo test test-smoke test-random test-slow test-stress mutate fuzz explore faults check docs docs-links format bench lock hooks protos \
   sample-corpus recipes-table clean
 
 demo: $(BIN)/python
@@ -63,6 +63,9 @@ faults: $(DEV_READY)
 docs: $(DOCS)/.ready
 	$(DOCS)/bin/python -m scripts.docs_site
 
+docs-links: $(DOCS)/.ready
+	$(DOCS)/bin/python -m scripts.docs_site linkcheck
+
 check: $(DEV_READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -92,7 +95,7 @@ sample-corpus: $(DEV_READY)
 	$(BIN)/python scripts/sample_corpus.py
 
 recipes-table: $(DEV_READY)
-	$(BIN)/python -m corpus_tools.recipes_table docs/recipes.md docs/workloads.md
+	$(BIN)/python -m corpus_tools.recipes_table docs/guides/recipes.md docs/environments/workloads.md
 
 clean:
 	rm -rf $(VENV) build dist
@@ -103,7 +106,8 @@ $(BIN)/python:
 
 $(DOCS)/.ready: docs/requirements.txt
 	$(PYTHON) -m venv $(DOCS)
-	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $< || \
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $< \
+	  --editable '.[corpus,datasets,grpc,plot]' || \
 	  { echo "make docs: expected the packages of $< from an index, found none of them" >&2; exit 1; }
 	touch $@
 

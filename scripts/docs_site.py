@@ -1,27 +1,35 @@
-"""Builds the documentation's site: the pages of docs/, with an index, a search and the examples.
+"""Builds the documentation's site: the pages of docs/, an API reference and the command line's.
 
 ::
 
     make docs        # into build/site; open build/site/index.html
+    make docs-links  # whether the links to other sites lead anywhere
 
-The pages are those that are read on a code host, too. What they lack there is made here: the table
-of contents, from the tables of docs/index.md, and a page for each folder of examples.
+The pages of docs/ are those that are read on a code host. The site adds what a code host lacks: a
+table of contents, made from the tables of docs/index.md; one page for each package, from the
+docstrings; one page for each command, from the parsers; and the examples.
 """
 
 from __future__ import annotations
 
+import ast
+import importlib
+import inspect
+import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from mlgo_gym.cli._main import CommandParser, whole
+
 ROOT: Final = Path(__file__).parents[1]
-BUILD: Final = ROOT / "build"
-PAGES: Final = BUILD / "site-pages"
-SITE: Final = BUILD / "site"
+DOCS: Final = ROOT / "docs"
+PAGES: Final = ROOT / "build" / "site-pages"
+SITE: Final = ROOT / "build" / "site"
 OUTSIDE: Final = {
     "README.md": "readme",
     "CONTRIBUTING.md": "contributing",
@@ -30,59 +38,93 @@ OUTSIDE: Final = {
     "models/README.md": "models",
 }
 """Pages that lie outside docs/, by their names on the site."""
-RENAMED: Final = {"search.md": "searching.md"}
-"""Pages whose names Sphinx has for pages of its own."""
 LANGUAGES: Final = {".py": "python", ".yaml": "yaml", ".toml": "toml", ".c": "c", ".sh": "sh"}
+MOCKED: Final = ["keras", "sklearn", "tensorflow"]
+"""Large packages that docstrings can be read without."""
+INTERNAL: Final = "# isort: split"
+"""Stands in a package's stub before the names that are not documented."""
 
-CONFIGURATION: Final = """\
+CONFIGURATION: Final = '''\
 project = "mlgo_gym"
 author = "The mlgo_gym authors"
-extensions = ["myst_parser"]
+extensions = [
+    "myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton",
+    "sphinx_llms_txt",
+]
 html_theme = "furo"
 html_title = "mlgo_gym"
-html_copy_source = False
+html_copy_source = True
+html_show_sourcelink = False
+default_role = "code"
+add_module_names = False
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_mock_imports = {mocked}
+python_use_unqualified_type_names = True
+napoleon_use_ivar = True
+copybutton_prompt_text = r">>> |\\.\\.\\. |\\$ "
+copybutton_prompt_is_regexp = True
+llms_txt_summary = """{summary}"""
 myst_heading_anchors = 4
 myst_links_external_new_tab = False
-suppress_warnings = ["misc.highlighting_failure", "myst.header"]
-"""
+suppress_warnings = ["misc.highlighting_failure", "myst.header", "ref.python", "ref.ref"]
+'''
+
+
+def site_name(path: Path) -> str | None:
+    """Return the page of the site that a file of the tree becomes, or None if none does."""
+    try:
+        inside = path.relative_to(ROOT).as_posix()
+    except ValueError:
+        return None
+    if inside in OUTSIDE:
+        return f"{OUTSIDE[inside]}.md"
+    if inside.startswith("examples/"):
+        return "examples.md"
+    return inside.removeprefix("docs/") if inside.startswith("docs/") else None
 
 
 def contents(index: str) -> str:
     """The table of contents, out of the tables of the index: a caption for each heading."""
-    parts = ["```{toctree}\n:hidden:\n:caption: Start\n\nreadme\ntour\n```\n"]
+    parts = []
     for section in index.split("\n## ")[1:]:
         title, _, text = section.partition("\n")
-        names = dict.fromkeys(re.findall(r"\]\(([\w-]+\.md)\)", text))
-        lines = "\n".join(RENAMED.get(name, name).removesuffix(".md") for name in names)
-        parts.append(f"```{{toctree}}\n:hidden:\n:caption: {title}\n\n{lines}\n```\n")
-    others = "\n".join(["examples", *list(OUTSIDE.values())[1:]])
-    parts.append(f"```{{toctree}}\n:hidden:\n:caption: Project\n\n{others}\n```\n")
+        pages = re.findall(r"\]\(([\w./-]+\.md)\)", text)
+        names = dict.fromkeys(_listed(page) for page in pages)
+        if title == "Reference":
+            names |= dict.fromkeys(("api/index", "commands/index"))
+        parts.append(_toctree(title, names))
+    others = [name for name in OUTSIDE.values() if f"\n{name}\n" not in "\n".join(parts)]
+    parts.append(_toctree("Project", ["examples", *others]))
     return "\n".join(parts)
+
+
+def _listed(page: str) -> str:
+    """How the table of contents names a page that the index links to."""
+    return str(site_name((DOCS / page).resolve())).removesuffix(".md")
+
+
+def _toctree(title: str, names: Iterable[str]) -> str:
+    how = f":hidden:\n:caption: {title}" if title else ":maxdepth: 1"
+    lines = "\n".join(names)
+    return f"```{{toctree}}\n{how}\n\n{lines}\n```\n"
 
 
 def relinked(text: str, page: Path) -> str:
     """The text with links as the site has them; what the site does not have is only named."""
+    here = Path(site_name(page) or page.name).parent
 
     def link(match: re.Match[str]) -> str:
         words, target = match.groups()
         name, hash_, anchor = target.partition("#")
         if re.match(r"\w+:", target) or not name:
             return match[0]
-        path = (page.parent / name).resolve()
-        try:
-            inside = path.relative_to(ROOT).as_posix()
-        except ValueError:
+        there = site_name((page.parent / name).resolve())
+        if there is None:
             return words
-        if inside in OUTSIDE:
-            return f"[{words}]({OUTSIDE[inside]}.md{hash_}{anchor})"
-        if inside.startswith("examples/"):
-            return f"[{words}](examples.md)"
-        if inside.startswith("docs/"):
-            page_name = inside.removeprefix("docs/")
-            return f"[{words}]({RENAMED.get(page_name, page_name)}{hash_}{anchor})"
-        return words
+        return f"[{words}]({os.path.relpath(there, here)}{hash_}{anchor})"
 
-    return re.sub(r"\[([^\]]+)\]\(([^)\s]+)\)", link, text)
+    return re.sub(r"\[([^\]]*)\]\(([^)\s]+)\)", link, text)
 
 
 def examples() -> Iterator[str]:
@@ -96,30 +138,101 @@ def examples() -> Iterator[str]:
             yield f"## {name}\n\n````{language}\n{text}\n````\n"
 
 
+def public_names() -> dict[str, list[str]]:
+    """By package, the names that its stub documents."""
+    found = {}
+    for stub in sorted((ROOT / "mlgo_gym").rglob("__init__.pyi")):
+        users = stub.read_text(encoding="utf-8").partition(INTERNAL)[0]
+        imports = [each for each in ast.parse(users).body if isinstance(each, ast.ImportFrom)]
+        names = sorted(alias.name for each in imports for alias in each.names)
+        if names:
+            found[".".join(stub.relative_to(ROOT).parent.parts)] = names
+    return found
+
+
+def write_api() -> None:
+    """Write a page for each package, with the docstrings of its public names."""
+    from sphinx.ext.autodoc.mock import mock  # noqa: PLC0415 - of docs/requirements.txt
+
+    folder = PAGES / "api"
+    folder.mkdir()
+    packages = public_names()
+    index = "# API\n\nAll public names, by package, from their docstrings.\n\n"
+    (folder / "index.md").write_text(index + _toctree("", packages), encoding="utf-8")
+    homes = {name: package for package, names in packages.items() for name in names}
+    for package, names in packages.items():
+        module = importlib.import_module(package)
+        summary = inspect.cleandoc(module.__doc__ or "")
+        parts = [f"# {package}\n\n{summary.splitlines()[0]}\n"]
+        for name in names:
+            if homes[name] != package:
+                parts.append(f"- {name}: see [{homes[name]}]({homes[name]}.md#{name.lower()})")
+                continue
+            with mock(MOCKED):
+                value = getattr(module, name)
+            kind, members = "autodata", ""
+            if inspect.isclass(value):
+                kind = "autoexception" if issubclass(value, BaseException) else "autoclass"
+                members = "   :members:\n"
+            elif inspect.isfunction(value):
+                kind = "autofunction"
+            directive = f".. {kind}:: {package}.{name}\n{members}"
+            parts.append(f"## {name}\n\n```{{eval-rst}}\n{directive}```\n")
+        (folder / f"{package}.md").write_text("\n".join(parts), encoding="utf-8")
+
+
+def write_commands() -> None:
+    """Write a page for each command, with its help and that of its subcommands."""
+    os.environ["COLUMNS"] = "80"
+    folder = PAGES / "commands"
+    folder.mkdir()
+    top = whole()
+    texts = {name: list(_helps(each)) for name, each in sorted(top.commands.items())}
+    index = f"# Commands\n\n```text\n{top.format_help()}```\n\n"
+    (folder / "index.md").write_text(index + _toctree("", texts), encoding="utf-8")
+    for name, helps in texts.items():
+        (folder / f"{name}.md").write_text("\n".join(helps), encoding="utf-8")
+
+
+def _helps(command: CommandParser) -> Iterator[str]:
+    level = "#" * (len(command.prog.split()) - 1)
+    yield f"{level} {command.prog}\n\n```text\n{command.format_help()}```\n"
+    for _, each in sorted(command.commands.items()):
+        yield from _helps(each)
+
+
 def write_pages() -> None:
     """Write the site's pages anew."""
     shutil.rmtree(PAGES, ignore_errors=True)
-    shutil.copytree(ROOT / "docs" / "images", PAGES / "images")
-    (PAGES / "conf.py").write_text(CONFIGURATION, encoding="utf-8")
-    pages = sorted((ROOT / "docs").glob("*.md"))
-    sources = {path: RENAMED.get(path.name, path.name) for path in pages}
-    sources |= {ROOT / name: f"{page}.md" for name, page in OUTSIDE.items()}
-    for path, name in sources.items():
+    shutil.copytree(DOCS / "images", PAGES / "images")
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    summary = re.sub(r"\s+", " ", index.split("\n\n")[1])
+    (PAGES / "conf.py").write_text(
+        CONFIGURATION.format(summary=summary, mocked=MOCKED), encoding="utf-8"
+    )
+    for path in [*sorted(DOCS.rglob("*.md")), *(ROOT / name for name in OUTSIDE)]:
         text = relinked(path.read_text(encoding="utf-8"), path)
-        text = text.replace("(docs/images/", "(images/")
-        (PAGES / name).write_text(text, encoding="utf-8")
+        if path == DOCS / "index.md":
+            text += f"\n{contents(index)}"
+        page = PAGES / str(site_name(path))
+        page.parent.mkdir(exist_ok=True)
+        page.write_text(text, encoding="utf-8")
     (PAGES / "examples.md").write_text("\n".join(examples()), encoding="utf-8")
-    index = PAGES / "index.md"
-    text = index.read_text(encoding="utf-8")
-    index.write_text(f"{text}\n{contents(text)}", encoding="utf-8")
+    write_api()
+    write_commands()
 
 
 def main() -> int:
-    """Build the site; a warning of Sphinx's, such as a link that leads nowhere, is an error."""
+    """Build the site; a warning of Sphinx's, such as a link that leads nowhere, is an error.
+
+    With the name of another of Sphinx's builders, such as ``linkcheck``, that has its turn.
+    """
     write_pages()
+    builder = sys.argv[1] if len(sys.argv) > 1 else "html"
+    output = SITE if builder == "html" else SITE.with_name(builder)
     command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet"]
-    done = subprocess.run([*command, "-b", "html", PAGES, SITE], check=False)
-    if done.returncode == 0:
+    done = subprocess.run([*command, "-b", builder, PAGES, output], check=False)
+    if done.returncode == 0 and builder == "html":
         sys.stdout.write(f"{SITE.relative_to(ROOT) / 'index.html'}\n")
     return done.returncode
 

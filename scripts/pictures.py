@@ -15,7 +15,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 ROOT: Final = Path(__file__).parents[1]
-TABLE: Final = ROOT / "docs" / "benchmarks.md"
+TABLE: Final = ROOT / "docs" / "results" / "benchmarks.md"
 HEADING: Final = "| package | plain, bytes | project file | model | both |"
 COLUMNS: Final = {"project file": 2, "project file and model": 4}
 COLOURS: Final = ("#8fb8de", "#1f5f9e")

@@ -57,7 +57,7 @@ from mlgo_gym.training import _export, _kept_contexts, _run
 LIMITS = _wire.StreamLimits()
 PROGRAM = workloads.Workload(name="", folder=Path(), about="", stdout_sha256="")
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "bounds.md"
+PAGE = ROOT / "docs" / "reference" / "bounds.md"
 
 BYTES = {
     "a module of a corpus": _corpus._MAX_MODULE_BYTES,
@@ -211,7 +211,9 @@ def test_models_that_ship() -> None:
         "instructions": [f"{count:,}" for _, count in lowered],
     }
     listed = [f"{', '.join(each[:-1])} and {each[-1]} {kind}" for kind, each in kinds.items()]
-    assert f"are of {listed[0]}, {listed[1]}, and run {listed[2]}." in PAGE.read_text()
+    assert f"have {listed[0]} and {listed[1]}, and run {listed[2]}." in " ".join(
+        PAGE.read_text().split()
+    )
 
 
 def test_bounds_that_other_pages_name() -> None:

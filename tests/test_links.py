@@ -11,7 +11,7 @@ from scripts.docs_site import contents, relinked
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
-PAGES += [ROOT / "models" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES += [ROOT / "models" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def without_code(text: str) -> str:
@@ -37,18 +37,20 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_the_index_lists_every_page() -> None:
-    index = ROOT / "docs" / "index.md"
-    listed = set(re.findall(r"\]\(([\w.-]+\.md)\)", index.read_text()))
-    assert listed == {page.name for page in (ROOT / "docs").glob("*.md")} - {index.name}
+    docs = ROOT / "docs"
+    listed = set(re.findall(r"\]\(([\w/.-]+\.md)\)", (docs / "index.md").read_text()))
+    pages = {page.relative_to(docs).as_posix() for page in docs.rglob("*.md")} - {"index.md"}
+    assert pages <= listed
 
 
 def test_the_site_has_every_page() -> None:
     """Its table of contents is made of the index; links lead to the names that pages have there."""
-    table = contents((ROOT / "docs" / "index.md").read_text())
-    pages = {page.stem for page in (ROOT / "docs").glob("*.md")} - {"index"}
-    assert pages - {"search"} | {"searching"} <= set(table.split())
-    page = ROOT / "docs" / "training.md"
-    text = "[a](search.md#x), [b](../CONTRIBUTING.md), [c](../examples/x.py), [d](../tests)"
-    assert relinked(text, page) == (
-        "[a](searching.md#x), [b](contributing.md), [c](examples.md), d"
+    docs = ROOT / "docs"
+    table = contents((docs / "index.md").read_text()).split()
+    pages = {page.relative_to(docs).as_posix().removesuffix(".md") for page in docs.rglob("*.md")}
+    assert pages - {"index"} <= set(table)
+    assert {"readme", "api/index", "commands/index", "examples"} <= set(table)
+    text = "[a](rules.md#x), [b](../../CONTRIBUTING.md), [c](../../examples/x.py), [d](../../tests)"
+    assert relinked(text, docs / "guides" / "training.md") == (
+        "[a](rules.md#x), [b](../contributing.md), [c](../examples.md), d"
     )

@@ -30,6 +30,7 @@ from tests.conftest import lacking, require
 ROOT = Path(__file__).parent.parent
 SAMPLE = ROOT / "mlgo_gym" / "corpus" / "sample" / "src"
 SHELL = {"sh", "console"}
+FILE = re.compile(r"# ([\w-]+\.py)\n")
 OTHERS = {"c", "cpp", "python", "text", "toml"}
 SOURCES = ("digest.c", "hash_map.c", "json_write.c", "regex_match.c", "expr_compile.c")
 """Of the sample corpus: the corpora have these in turn."""
@@ -54,7 +55,6 @@ QUICK = (
 )
 INSTEAD = (
     Instead(r"--budget \w+", "--budget 4s", "less time"),
-    Instead(r"mlgo-gym demo(?= --corpus)", "mlgo-gym demo --budget 4s", "trains for two minutes"),
     Instead(r"mlgo-gym train advantage", rf"\g<0> {QUICK}", "less to learn"),
     Instead(r"<this repository>", str(ROOT), "wherever that is"),
     Instead(r"/srv/models/inliner", "{folder}/models/inliner", "a folder of its own machine"),
@@ -63,7 +63,6 @@ INSTEAD = (
     Instead(r"^apt-get install", r": \g<0>", "changes the machine"),
     Instead(r"^(\S+/bin/)?pip install", r": \g<0>", "needs PyPI"),
     Instead(r"^python3 -m venv .*", r": an environment", "the tests have one"),
-    Instead(r"^mlgo-gym corpus build lupa", r": \g<0>", "needs PyPI, as the corpus is made anew"),
     Instead(r"^\S+/python -m build", r": \g<0>", "needs PyPI; tests/test_packaging.py does it"),
     Instead(r"^git add", r": \g<0>", "the user's folder is no checkout"),
     Instead(r"^\S+/pytest .*test_packaging.py", r": \g<0>", "a test as this is"),
@@ -80,16 +79,23 @@ class Block:
     language: str
     text: str
 
+    @property
+    def is_done(self) -> bool:
+        """Whether it is typed in, or saved as the file that its first line names."""
+        return self.language in SHELL or FILE.match(self.text) is not None
+
     def script(self) -> str:
-        """What of it is typed in, where a prompt says so."""
+        """The commands that do it."""
         if self.language == "sh":
             return self.text
+        if named := FILE.match(self.text):
+            return f"cat > {named[1]} <<'END OF FILE'\n{self.text}\nEND OF FILE"
         typed = re.findall(r"^\$ ((?:.*\\\n)*.*)", self.text, re.MULTILINE)
         return "\n".join(typed)
 
 
 def pages() -> list[Path]:
-    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks(page: Path) -> Iterator[Block]:
@@ -110,7 +116,7 @@ def scripts(page: str) -> str:
     said = "".join(
         f"cd {{folder}}\n: line {block.line}\n{block.script()}\n"
         for block in BLOCKS
-        if block.page == page and block.language in SHELL
+        if block.page == page and block.is_done
     )
     for each in INSTEAD:
         said = re.sub(each.found, each.run, said, flags=re.MULTILINE)
@@ -211,11 +217,14 @@ def environment(place: Path) -> dict[str, str]:
 
 
 NEEDS = {
-    "docs/compiler-driver.md": ("ccache", "distcc", "make"),
-    "docs/extraction.md": ("cmake", "make"),
-    "docs/inlining-for-size.md": ("llvm-ir2vec-22",),
+    "docs/guides/compiler-driver.md": ("ccache", "distcc", "make"),
+    "docs/guides/extraction.md": ("cmake", "make"),
+    "docs/environments/inlining-for-size.md": ("llvm-ir2vec-22",),
     "README.md": ("cmake", "make"),
-    "docs/tour.md": ("cmake", "make"),
+    "docs/start/smaller-program.md": ("cmake", "make"),
+    "docs/tutorials/cmake-project.md": ("cmake", "make"),
+    "docs/tutorials/corpus-of-your-build.md": ("cmake", "make"),
+    "docs/tutorials/run-time.md": ("valgrind",),
 }
 
 
@@ -231,9 +240,6 @@ def test_what_a_page_says_can_be_done(page: str, made: Path, tmp_path: Path) -> 
     else:
         shutil.copytree(made, folder)
     script = "set -x\n" + scripts(page).replace("{folder}", str(folder))
-    if page == "docs/tour.md":  # says "your own build": as docs/extraction.md has it
-        (block,) = (each for each in BLOCKS if "fembed-bitcode" in each.text)
-        script = f"cd {folder}\n{block.text.partition('mlgo-extract')[0]}\n{script}"
     done = subprocess.run(
         [require("bash", "bash"), "-euo", "pipefail", "-c", script],
         cwd=folder, env=environment(tmp_path), stdin=subprocess.DEVNULL, capture_output=True,

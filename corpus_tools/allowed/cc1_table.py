@@ -7,8 +7,9 @@ embedded LLVM and some cannot, since llvmlite does not hand out ``llvm::TargetOp
 instrumentation passes or clang's registered callbacks.
 
 A row is spelled as in the command line, see `corpus_tools.allowed.spelling`. What has no row counts
-as not honoured. ``docs/commands.md`` shows the table, and ``tests/llvm/command/test_cc1_table.py``
-compiles with each option and compares the code with clang's.
+as not honoured. ``docs/reference/commands.md`` shows the table, and
+``tests/llvm/command/test_cc1_table.py`` compiles with each option and compares the code with
+clang's.
 
 A real clang that compiles a module again is given the rows that are pure, and no other
 (`corpus_tools.allowed.cc1`).

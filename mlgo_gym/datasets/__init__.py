@@ -1,7 +1,7 @@
-"""Datasets of decisions: folders of Parquet files; see ``docs/datasets.md``.
+"""Datasets of decisions: folders of Parquet files; see ``docs/guides/datasets.md``.
 
-Nothing here needs TensorFlow but `datasets._sequence_examples`; what reads or writes
-Parquet needs pyarrow. Both are in the extra ``train``.
+Parquet needs pyarrow, the extra ``datasets``. `datasets._sequence_examples` alone needs TensorFlow,
+which is in the extra ``train``.
 """
 
 import lazy_loader

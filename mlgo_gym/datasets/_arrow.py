@@ -18,7 +18,7 @@ try:
     import pyarrow.parquet as pq
 except ImportError as error:
     raise EnvironmentSetupError(
-        "datasets: need pyarrow; run: pip install 'mlgo-gym[train]'"
+        "datasets: need pyarrow; run: pip install 'mlgo-gym[datasets]'"
     ) from error
 
 __all__ = ["pa", "pq"]  # the extra stands behind this module alone

@@ -125,7 +125,7 @@ class Compiler(AbstractContextManager["Compiler"]):
             ModuleError: the module's command line cannot be honoured.
             OptionsError: the task emits what was optimised before, and the options have no level.
             EnvironmentSetupError: no worker can be started, or LLVM's memory is not as what is
-                read of it expects (docs/llvm-memory.md).
+                read of it expects (docs/explanation/llvm-memory.md).
             PolicyError: who is to answer in the worker cannot be loaded there.
             UsageError: the compiler is closed, or another thread is using it.
         """

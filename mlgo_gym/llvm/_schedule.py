@@ -163,8 +163,8 @@ def each(
         work: called once with each item, and with the state of the worker that has it. Where the
             workers are elsewhere, it is sent there, and so is what makes the state.
         state: makes what a worker keeps, or workers that are open already and stay open.
-        read: makes of an item, on this machine, what the work is called with; `Packages.file`s in
-            it workers read themselves.
+        read: makes of an item, on this machine, what the work is called with. Workers themselves
+            read what `Packages.file` has left in it.
         jobs: how many workers there are, where they are not open already.
         size: about how long an item takes, in any unit. The largest are started first, so that
             nobody waits for the last one, unless the order is given.

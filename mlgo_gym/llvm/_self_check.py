@@ -1,9 +1,10 @@
 """One self-check of what is taken of LLVM's memory: each facility must tell what is known.
 
-Facilities read LLVM's memory at places that LLVM promises to nobody (docs/llvm-memory.md). In
-another LLVM they may read something else there and tell it as if it were true. So before one is
-first used in a process, a probe is compiled with it, whose right answers stand here. Where a worker
-tells something else, dies or refuses, the facility is refused, and all others go on working.
+Facilities read LLVM's memory at places that LLVM does not promise
+(docs/explanation/llvm-memory.md). In another LLVM they may read something else there, and tell it
+as if it were true. So before one is first used in a process, a probe is compiled with it, whose
+right answers stand here. Where a worker tells something else, dies or refuses, the facility is
+refused, and all others go on working.
 """
 
 from __future__ import annotations

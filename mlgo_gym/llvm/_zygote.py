@@ -5,7 +5,7 @@ option of LLVM's; it is started when the first worker is wanted and lives as lon
 Each worker is a clone of it, made with ``CLONE_PARENT``: a child of this process, as one that is
 started anew is. It takes its own limits, environment and sandbox itself, after the clone, by the
 same code (`llvm.worker._child`). The zygote sees nothing but what is sent here; a worker cannot
-reach it (docs/threat-model.md).
+reach it (docs/explanation/threat-model.md).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Objects are linked as a shared library, so every symbol of default visibility is exported. lld's
 rules are applied to the sections of the objects, so that no linker is needed; on real packages the
-sizes are lld's to the byte (docs/benchmarks.md).
+sizes are lld's to the byte (docs/results/benchmarks.md).
 
 References (LLVM 22): ``lld/ELF/MarkLive.cpp`` for what is kept, ``lld/ELF/ICF.cpp`` for what is
 folded, ``findKeepUniqueSections`` in ``lld/ELF/Driver.cpp`` for what is never folded.

@@ -23,8 +23,9 @@ class WorkerPolicy(Policy):
 
     A function that a module of its name has is imported in the worker. Any other is sent as its
     source, and made there: it may use modules that are imported where it stands, and nothing else
-    from around it. It runs where no file can be opened (`docs/threat-model.md`), and for each
-    worker by itself, so what it changes is not seen here; what it raises is a `PolicyError`.
+    from around it. It runs where no file can be opened (`docs/explanation/threat-model.md`), and
+    for each worker by itself, so what it changes is not seen here; what it raises is a
+    `PolicyError`.
 
     Args:
         answer: from an observation to an action.

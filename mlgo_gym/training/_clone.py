@@ -23,7 +23,7 @@ _RECORDING = 0.6
 
 @dataclass(frozen=True)
 class CloneConfig(FittedConfig):
-    """The settings that decide the result; docs/training.md explains each."""
+    """The settings that decide the result; docs/guides/training.md explains each."""
 
     policy: str = ""
 

@@ -21,7 +21,7 @@ from mlgo_gym.training._validation import Validation, validate
 
 @dataclass(frozen=True)
 class FittedConfig:
-    """The settings that decide the network; docs/training.md explains each."""
+    """The settings that decide the network; docs/guides/training.md explains each."""
 
     seed: int = 0
     features: str = ALL_FEATURES

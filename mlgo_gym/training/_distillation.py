@@ -32,7 +32,7 @@ _PARTS: Final = 10_000
 
 @dataclass(frozen=True)
 class AdvantageConfig:
-    """The settings that decide the result; docs/training.md explains each."""
+    """The settings that decide the result; docs/guides/training.md explains each."""
 
     seed: int = 0
     rounds: int = 3

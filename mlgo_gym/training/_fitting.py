@@ -23,7 +23,7 @@ _Goal = tuple[_OfRows, _OfRows]
 
 @dataclass(frozen=True)
 class FitConfig:
-    """How a network is fitted; docs/training.md says what each setting means."""
+    """How a network is fitted; docs/guides/training.md says what each setting means."""
 
     epochs: int = 20
     batch_size: int = 512

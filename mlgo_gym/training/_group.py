@@ -43,7 +43,7 @@ _Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class GroupConfig:
-    """The settings that decide the result; docs/training.md explains each."""
+    """The settings that decide the result; docs/guides/training.md explains each."""
 
     seed: int = 0
     generations: int = 1000

@@ -27,7 +27,7 @@ _LARGEST_LOG_RATIO: Final = 5.0
 
 @dataclass(frozen=True)
 class UpdateConfig:
-    """How a generation's decisions change the network; docs/training.md has the settings."""
+    """How a generation's decisions change the network; docs/guides/training.md has the settings."""
 
     epochs: int = 4
     minibatch: int = 256

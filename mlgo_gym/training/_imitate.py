@@ -27,7 +27,7 @@ from mlgo_gym.training._validation import Validation
 
 @dataclass(frozen=True)
 class ImitateConfig(FittedConfig):
-    """The settings that decide the result; docs/training.md explains each."""
+    """The settings that decide the result; docs/guides/training.md explains each."""
 
     traces: str = ""
     departure_weight: float = 3.0

@@ -20,7 +20,7 @@ _Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class TeacherConfig:
-    """How trees are fitted; docs/training.md says what each setting means."""
+    """How trees are fitted; docs/guides/training.md says what each setting means."""
 
     bags: int = 8
     bag_share: float = 0.7

@@ -44,7 +44,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class TrialSetting:
-    """How contexts are tried in a generation; docs/training.md says what each setting means."""
+    """How contexts are tried in a generation; docs/guides/training.md explains each setting."""
 
     seed: int
     generation: int

@@ -1,4 +1,4 @@
-"""The build systems of docs/compiler-driver.md, with the command lines that stand there.
+"""The build systems of docs/guides/compiler-driver.md, with the command lines that stand there.
 
 Built by the driver, with a model that answers as LLVM would, a project's objects are those of plain
 clang, byte for byte; with another model they are others, and the program still runs.

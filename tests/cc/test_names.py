@@ -124,7 +124,7 @@ def test_help_names_what_the_documentation_does(driver: Driver, work: Path) -> N
         driver, "--mlgo-help", work=work, PATH=f"{Path(shutil.which('find') or '').parent}"
     )
     assert (done.returncode, done.stderr) == (0, "")
-    text = (ROOT / "docs" / "compiler-driver.md").read_text()
+    text = (ROOT / "docs" / "guides" / "compiler-driver.md").read_text()
     options = re.findall(r"--mlgo-[a-z0-9-]+", done.stdout)
     documented = re.findall(r"^\| `(--mlgo-[a-z0-9-]+)", text, re.MULTILINE)
     assert sorted(set(options) - {"--mlgo-"}) == sorted(set(documented))

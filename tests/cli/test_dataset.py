@@ -211,7 +211,7 @@ def test_without_pyarrow(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "mlgo-gym: error: datasets: need pyarrow; run: pip install 'mlgo-gym[train]'\n"
+        "mlgo-gym: error: datasets: need pyarrow; run: pip install 'mlgo-gym[datasets]'\n"
     )
 
 

@@ -23,7 +23,7 @@ _DOCS = Path(__file__).parents[2] / "docs"
 BEGIN, BEGIN_WORKLOADS = TABLES
 
 
-@pytest.mark.parametrize("page", ["recipes.md", "workloads.md"])
+@pytest.mark.parametrize("page", ["guides/recipes.md", "environments/workloads.md"])
 def test_the_pages_agree_with_the_recipes(page: str) -> None:
     text = (_DOCS / page).read_text()
     assert with_tables(text) == text, "run: make recipes-table"

@@ -1,4 +1,4 @@
-"""The class that docs/native.md puts into LLVM's tree, compiled with a model's C and called."""
+"""The class that docs/reference/native.md puts into LLVM's tree, compiled and called."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mlgo_gym.model import compile_model, emit_c, find_model
 from tests.model.agreement import buffers
 
 CXX = shutil.which("c++") or shutil.which("g++")
-DOCS = Path(__file__).parents[2] / "docs" / "native.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "native.md"
 MODEL = Path(find_model("inlining-for-size"))
 
 # As ReleaseModeModelRunner does: look up, write in place, run, read in place.

@@ -20,7 +20,7 @@ from mlgo_gym.runners._models import problem_of_models, settings_of_models
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._release import ReleaseModeModelRunner
 
-DOCS = Path(__file__).parents[2] / "docs" / "training.md"
+DOCS = Path(__file__).parents[2] / "docs" / "results" / "models.md"
 NAMES = (
     "inlining-for-size",
     "inlining-for-size-derived",
@@ -61,7 +61,7 @@ def test_a_folder_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.M
 
 
 def rows(docs: str, heading: str) -> dict[str, list[str]]:
-    """The cells of a table in docs/training.md, by the first cell of each row."""
+    """The cells of a table in docs/guides/training.md, by the first cell of each row."""
     table = docs[docs.index(f"| {heading} |") :].partition("\n\n")[0]
     cells = [[each.strip() for each in line.strip("|").split("|")] for line in table.splitlines()]
     return {first: others for first, *others in cells[2:]}
@@ -124,7 +124,7 @@ def test_cards_and_docs_have_the_same_programs(
 
 def test_an_installed_package_looks_at_its_own_models_alone(tmp_path: Path) -> None:
     """A folder ``models`` in ``site-packages`` is somebody else's package."""
-    root = DOCS.parents[1]
+    root = DOCS.parents[2]
     skipped = shutil.ignore_patterns("__pycache__")
     shutil.copytree(root / "mlgo_gym", tmp_path / "mlgo_gym", ignore=skipped)
     shutil.copytree(root / "models", tmp_path / "mlgo_gym" / "model" / "shipped")

@@ -28,7 +28,7 @@ from mlgo_gym.problems._regalloc_priority import RegallocPriority, by_size
 from mlgo_gym.rollout._allocation import Allocator
 from mlgo_gym.stream._events import Header, Observation
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "regalloc.md"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "environments" / "regalloc.md"
 
 
 def pressure(triple: str, count: int) -> Module:

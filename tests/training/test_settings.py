@@ -1,4 +1,4 @@
-"""docs/training.md says what each setting of each trainer means, and what it is by default."""
+"""docs/guides/training.md has each setting of each trainer, with its default."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from mlgo_gym.training._train import TRAINERS, imported
 
-PAGE = Path(__file__).parents[2] / "docs" / "training.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "training.md"
 
 
 def settings_of(config: Any, before: str = "") -> Iterator[tuple[str, str]]:

@@ -1,8 +1,8 @@
 """``mlgo-gym dataset``: decisions in Parquet files, from rollouts, training logs and traces."""
 
 DESCRIPTION = (
-    "Datasets are folders of Parquet files with a row for each decision; docs/datasets.md has the "
-    "columns."
+    "Datasets are folders of Parquet files with a row for each decision; "
+    "docs/guides/datasets.md has the columns."
 )
 EXAMPLE = "mlgo-gym dataset record --corpus corpora/lupa --output sets/lupa"
 COMMANDS = {

@@ -1,7 +1,7 @@
 """A worker on a node: it says what it runs, makes a state, and does batches of items with it.
 
 What reaches it was made by the cluster's own head: Ray pickles the functions and values that work
-is, and unpickles them here (`docs/threat-model.md`).
+is, and unpickles them here (`docs/explanation/threat-model.md`).
 """
 
 from __future__ import annotations

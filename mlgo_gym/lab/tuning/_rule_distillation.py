@@ -64,7 +64,7 @@ _NETWORK: Final = "network"
 
 @dataclass(frozen=True)
 class RuleConfig:
-    """The settings that decide the rule; docs/rules.md explains each."""
+    """The settings that decide the rule; docs/guides/rules.md explains each."""
 
     lines: int = 40
     labels: tuple[str, ...] = ()

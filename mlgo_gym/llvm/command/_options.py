@@ -80,7 +80,7 @@ class CompileOptions:
         addrsig: the object names the symbols whose address is significant; a linker that folds
             safely (``--icf=safe``) leaves these alone.
         not_honoured: the options of the module's command line that the embedded compiler does not
-            honour, each with what comes of it; see ``docs/commands.md``.
+            honour, each with what comes of it; see ``docs/reference/commands.md``.
 
     Raises:
         OptionsError: a value that the field cannot have, or an option of LLVM's own that is not

@@ -1,4 +1,4 @@
-"""The files of clusters that docs/scale.md names: Ray would take them, and they fit each other."""
+"""The files of clusters in docs/guides/scale.md: Ray would take them, and they fit each other."""
 
 from __future__ import annotations
 

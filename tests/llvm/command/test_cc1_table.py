@@ -20,7 +20,7 @@ from mlgo_gym.llvm.command._options import read_arguments
 from tests.conftest import one_in
 
 SOURCES = Path(__file__).parent / "sources"
-DOCUMENT = Path(__file__).parents[3] / "docs" / "commands.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "commands.md"
 
 # Flags of clang's driver whose code must be clang's own, byte for byte.
 HONOURED = """
