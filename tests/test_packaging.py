@@ -87,7 +87,7 @@ def test_the_wheel_runs_the_demo(wheel: Path, tmp_path: Path) -> None:
     )
     printed = " ".join(done.stdout.split())
     assert "pip install 'mlgo-gym[train]'" in printed
-    assert "The model that ships with mlgo_gym takes its place" in printed
+    assert "Only the shipped model is compared" in printed
     assert "5 of 5 objects are equal byte for byte" in printed
     assert "pip install 'mlgo-gym[plot]'" in printed
     assert not (tmp_path / "mlgo-gym-demo.png").exists()

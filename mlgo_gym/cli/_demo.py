@@ -41,6 +41,9 @@ _CONTROL: Final = "default"
 
 _MODELS: Final = ("inlining-for-size", "inlining-for-size-derived")
 """Shipped models without and with features that are read from LLVM's module."""
+_FEWEST: Final = 2
+"""Modules to train on, of which one is chosen by."""
+
 _SEARCH_STEPS: Final = 1500.0
 """How far each module is searched, some three seconds."""
 
@@ -146,6 +149,9 @@ def _trained(
     """The model that is trained here, by its name, or none where its packages are missing."""
     from mlgo_gym.cli._train import train_watched
 
+    if len(packages) < _FEWEST:
+        output.print("   These are too few. Only the shipped model is compared.")
+        return {}
     run = options.output / "run"
     settings = (*_SETTINGS, f"start={start}")
     try:
