@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from scripts.docs_site import contents, relinked
+from scripts.pictures import COLUMNS, percent, rows
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
@@ -54,3 +55,13 @@ def test_the_site_has_every_page() -> None:
     assert relinked(text, docs / "guides" / "training.md") == (
         "[a](rules.md#x), [b](../contributing.md), [c](../examples.md), d"
     )
+
+
+def test_the_readmes_picture_is_of_the_table() -> None:
+    """`python -m scripts.pictures` draws it anew; its mean is the README's."""
+    *_, mean = rows((ROOT / "docs" / "results" / "benchmarks.md").read_text())
+    shown = f"{percent(mean[COLUMNS['project file and model']]):+.1f} %"
+    assert shown in (ROOT / "docs" / "images" / "linked-code.svg").read_text()
+    readme = (ROOT / "README.md").read_text()
+    assert f"| project file and `inlining-for-size-project` | 13 | {shown}" in readme
+    assert f"{shown[1:]} smaller on average" in readme
