@@ -3,8 +3,10 @@ from ._compilation_env import CompilationEnv as CompilationEnv
 from ._making import make_env as make_env
 from ._observation_space import observed as observed
 from ._per_decision import PerDecisionReward as PerDecisionReward
+from ._wrappers import ActionMaskObservation as ActionMaskObservation
 from ._wrappers import DefaultAdviceObservation as DefaultAdviceObservation
 from ._wrappers import FloatVectorObservation as FloatVectorObservation
+from ._wrappers import LogScaleAction as LogScaleAction
 from ._wrappers import NestedInfo as NestedInfo
 from ._wrappers import SignedLogObservation as SignedLogObservation
 

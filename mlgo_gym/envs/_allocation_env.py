@@ -156,8 +156,7 @@ class AllocationEnv(DecisionEnv):
 
     def _turn_to_next_module(self, skipped: dict[str, str]) -> Steps[None]:
         if not self._modules:
-            order = self.np_random.permutation(len(self.corpus))
-            self._modules.extend(self.corpus.names[int(index)] for index in order)
+            self._modules.extend(self.corpus.names[index] for index in self._order())
         name = self._modules.popleft()
         if name not in self._unusable:
             try:
@@ -166,6 +165,18 @@ class AllocationEnv(DecisionEnv):
                 self._unusable[name] = str(error)
         if name in self._unusable:
             skipped[name] = self._unusable[name]
+
+    def _order(self) -> list[int]:
+        """All modules that may be drawn, each once, the likelier ones rather first."""
+        if self.weights == "uniform":
+            return [int(each) for each in self.np_random.permutation(len(self.corpus))]
+        count = int(np.count_nonzero(self._chances))
+        drawn = self.np_random.choice(len(self.corpus), count, replace=False, p=self._chances)
+        return [int(each) for each in drawn]
+
+    def _weights_changed(self) -> None:
+        if hasattr(self, "_modules"):
+            self._modules.clear()
 
     def _take_apart(self, module: Module) -> Steps[_Place]:
         options = options_of(module, self._opt_level)

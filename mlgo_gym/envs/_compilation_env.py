@@ -6,6 +6,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Unpack
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mlgo_gym.base import CompilationError, CorpusError, ModuleError, OptionsError, UsageError
 from mlgo_gym.corpus import Module
 from mlgo_gym.envs._decision_env import DecisionEnv, EnvSettings, ResetRequest, baseline_of
@@ -44,7 +47,8 @@ class CompilationEnv(DecisionEnv):
             is LLVM's own heuristic.
         sites: ``info["site"]`` says where the call is that is decided about, as a line of JSON.
         settings: ``split``, ``train`` or ``test``, leaves out corpora of folders that are of
-            another; ``opt_level``, clang's level to compile at (``O1`` to ``O3``, ``Os``, ``Oz``),
+            another; ``weights``, how often each module is drawn: ``uniform``, ``size``, or numbers
+            by name; ``opt_level``, clang's level to compile at (``O1`` to ``O3``, ``Os``, ``Oz``),
             the one of each module's command line if ``None``; ``reward``, what it is for, if not
             the problem's measure: ``text``, ``linked``, what a linker keeps where the corpus's
             other objects are LLVM's own, ``instructions`` or ``cost`` of the corpus's workloads
@@ -103,8 +107,10 @@ class CompilationEnv(DecisionEnv):
         if asked.module is not None:
             return (yield from self._start(asked.module))
         names = list(self.corpus)
-        while names:
-            name = names.pop(int(self.np_random.integers(len(names))))
+        chances = self._chances
+        while chances.any():
+            place = self._drawn(chances)
+            name, chances = names.pop(place), np.delete(chances, place)
             if name not in self._unusable:
                 try:
                     return (yield from self._twice(partial(self._start, self.corpus[name])))
@@ -115,6 +121,12 @@ class CompilationEnv(DecisionEnv):
             f"corpus {str(self.corpus.folder)!r}: expected a module that asks for a decision, "
             f"found none among {len(self.corpus)}; the last: {skipped.popitem()[1]}"
         )
+
+    def _drawn(self, chances: NDArray[np.float64]) -> int:
+        """The place of a module that is drawn out of those that are left."""
+        if self.weights == "uniform":
+            return int(self.np_random.integers(len(chances)))
+        return int(self.np_random.choice(len(chances), p=chances / chances.sum()))
 
     def _start(self, module: Module) -> Steps[Compilation]:
         options = options_of(module, self._opt_level)

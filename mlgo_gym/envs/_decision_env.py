@@ -22,7 +22,13 @@ from mlgo_gym.base import (
 )
 from mlgo_gym.corpus import Corpus, Module
 from mlgo_gym.envs._drawn import RENDER_MODES, Picture, check_render_mode, rendered
-from mlgo_gym.envs._modules import CorporaLike, JoinedModules, modules_of
+from mlgo_gym.envs._modules import (
+    CorporaLike,
+    JoinedModules,
+    Weights,
+    modules_of,
+    weights_of,
+)
 from mlgo_gym.envs._observation_space import ObservationDict, feature_space, observed
 from mlgo_gym.envs._reward import rewarding
 from mlgo_gym.llvm import (
@@ -45,6 +51,7 @@ class EnvSettings(TypedDict, total=False):
     """Keywords that every environment takes."""
 
     split: str | None
+    weights: Weights
     opt_level: str | None
     reward: str | Measure | None
     illegal_action: str
@@ -110,6 +117,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         corpus: CorporaLike | None = None,
         *,
         split: str | None = None,
+        weights: Weights = "uniform",
         opt_level: str | None = None,
         reward: str | Measure | None = None,
         illegal_action: str = "fallback",
@@ -131,6 +139,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         if limit is not None and (not isinstance(limit, int) or limit < 1):
             raise OptionsError(f"decision_limit: expected a whole number above 0, found {limit!r}")
         self.corpus: Final = modules_of(corpus, split)
+        self.weights = weights
         self.problem: Final = problem
         self.compiler: Final = Compiler(timeout_s=timeout_s, memory_limit_bytes=memory_limit_bytes)
         self.observation_space = feature_space(problem.features)
@@ -153,6 +162,27 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         self._skipped: dict[str, str] = {}
         self._standing: dict[str, Any] = {}
         self._is_closed = False
+
+    @property
+    def weights(self) -> Weights:
+        """How often ``reset`` draws each module; set it between episodes for a curriculum.
+
+        ``uniform``, ``size`` (in proportion to the bitcode), or numbers by the modules' names.
+        Modules that are not named are never drawn.
+
+        Raises:
+            OptionsError: set to something else.
+        """
+        return self._weights
+
+    @weights.setter
+    def weights(self, given: Weights) -> None:
+        self._chances = weights_of(given, self.corpus)
+        self._weights = given
+        self._weights_changed()
+
+    def _weights_changed(self) -> None:
+        """Forget modules that were drawn in advance."""
 
     @property
     def settings(self) -> dict[str, Any]:

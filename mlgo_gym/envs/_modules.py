@@ -7,11 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeGuard
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mlgo_gym.base import CorpusError, OptionsError
 from mlgo_gym.corpus import SAMPLE_CORPUS, SPLITS, Corpus, Module, Packages, PackagesLike
 
 CorporaLike = PackagesLike
 """What an environment takes: a corpus, corpora by name, folders of either, or `Packages`."""
+
+Weights = str | Mapping[str, float]
+"""How often each module is drawn: ``uniform``, ``size``, or by name, others never."""
 
 _OF_ANY: Final = ("text", "estimate")
 """Rewards that look at nothing but the module."""
@@ -49,6 +55,10 @@ class JoinedModules:
 
     def __contains__(self, name: object) -> bool:
         return name in self._keys
+
+    def size_bytes(self, name: str) -> int:
+        """The size of a module's bitcode; 0 if it is missing."""
+        return self.packages.size_bytes(self._keys[name])
 
     def __getitem__(self, name: str) -> Module:
         """Read a module.
@@ -107,6 +117,28 @@ def _packages(given: object) -> Packages:
         return Packages.of(given)
     expected = "a corpus, its folder, folders of corpora, corpora by name, or None"
     raise OptionsError(f"corpus: expected {expected}, found {given!r}")
+
+
+def weights_of(given: Weights, modules: Corpus | JoinedModules) -> NDArray[np.float64]:
+    """How likely each module is drawn, in their order; the sum is 1.
+
+    Raises:
+        OptionsError: it is no name that is known, names a module that is not there, or a weight is
+            no number of 0 or more, or all are 0.
+    """
+    names = modules.names
+    if isinstance(given, str):
+        if given not in ("uniform", "size"):
+            raise OptionsError(f"weights: expected uniform, size or a mapping, found {given!r}")
+        found = [1.0 if given == "uniform" else float(modules.size_bytes(name)) for name in names]
+    else:
+        if unknown := [name for name in given if name not in modules]:
+            raise OptionsError(f"weights: expected modules of the corpus, found {unknown[0]!r}")
+        found = [float(given.get(name, 0.0)) for name in names]
+    weights = np.array(found)
+    if not np.isfinite(weights).all() or (weights < 0).any() or not weights.any():
+        raise OptionsError("weights: expected finite numbers of 0 or more, some above 0")
+    return np.asarray(weights / weights.sum())
 
 
 def corpus_for(reward: str, modules: Corpus | JoinedModules) -> Corpus:

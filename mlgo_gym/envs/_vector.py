@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -90,7 +90,7 @@ class CompilationVectorEnv(SyncVectorEnv):  # not generic in Gymnasium 1.1
         Args:
             seed: one for each row, or one for the first, from which the others count up.
             options: ``reset_mask``, and what the single environment's ``reset`` takes, for all
-                rows.
+                rows, or as a list with a value for each row, where ``None`` asks for nothing.
 
         Raises:
             OptionsError: the seeds or the mask do not fit the number of environments.
@@ -101,7 +101,10 @@ class CompilationVectorEnv(SyncVectorEnv):  # not generic in Gymnasium 1.1
         seeds = self._seeds(seed)
         mask = self._mask(options.pop("reset_mask", None))
         rows = [index for index in range(self.num_envs) if mask[index]]
-        work = [self.envs[row].resetting(seed=seeds[row], options=options) for row in rows]
+        work = [
+            self.envs[row].resetting(seed=seeds[row], options=self._of_row(options, row))
+            for row in rows
+        ]
         started = self._together(work)
         infos: dict[str, Any] = {}
         self._rows = self._rows or [{} for _ in self.envs]
@@ -182,6 +185,17 @@ class CompilationVectorEnv(SyncVectorEnv):  # not generic in Gymnasium 1.1
         if len(seed) != self.num_envs:
             raise OptionsError(f"seed: expected one or {self.num_envs} seeds, found {len(seed)}")
         return list(seed)
+
+    def _of_row(self, options: Mapping[str, Any], row: int) -> dict[str, Any]:
+        """The options of one row, where lists have a value for each."""
+        found = dict(options)
+        for name, values in options.items():
+            if isinstance(values, list | tuple):
+                if len(values) != self.num_envs:
+                    expected = f"expected one value or {self.num_envs}, found {len(values)}"
+                    raise OptionsError(f"reset options: {name}: {expected}")
+                found[name] = values[row]
+        return {name: value for name, value in found.items() if value is not None}
 
     def _mask(self, mask: object) -> Array:
         if mask is None:

@@ -9,12 +9,14 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from mlgo_gym.base import UsageError
 from mlgo_gym.envs._observation_space import ObservationDict, boxes_of, dict_space
 from mlgo_gym.llvm import Site
 from mlgo_gym.problems import DEFAULT_ADVICE
 
 _BASELINE: Final = "baseline_"
 _COUNT: Final = "count_"
+_MASK: Final = "action_mask"
 
 Vector = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -113,6 +115,103 @@ class DefaultAdviceObservation(
         """Step the environment and add the feature."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         return _with_advice(observation, info), reward, terminated, truncated, info
+
+
+class ActionMaskObservation(
+    gymnasium.Wrapper[dict[str, Any], Any, ObservationDict, Any],
+    gymnasium.utils.RecordConstructorArgs,
+):
+    """The mask of actions as a part of the observation, for agents that look for it there.
+
+    The observation is a dictionary of ``action_mask``, ``int8 (N,)``, and of the environment's own
+    observation under another key. RLlib's action masking asks for ``observations``, the convention
+    of PettingZoo is ``observation``.
+
+    Args:
+        env: an environment with masks.
+        key: of the environment's own observation.
+
+    Raises:
+        UsageError: the environment has no masks.
+
+    >>> import gymnasium, mlgo_gym
+    >>> env = ActionMaskObservation(gymnasium.make("mlgo_gym/RegallocEviction-v0"))
+    >>> observation, info = env.reset(options={"module": "graph.cpp"})
+    >>> sorted(observation), observation["action_mask"].shape
+    (['action_mask', 'observation'], (33,))
+    >>> env.close()
+    """
+
+    def __init__(
+        self, env: gymnasium.Env[ObservationDict, Any], *, key: str = "observation"
+    ) -> None:
+        gymnasium.utils.RecordConstructorArgs.__init__(self, key=key)
+        gymnasium.Wrapper.__init__(self, env)
+        own = env.action_space
+        if not isinstance(own, spaces.Discrete) or not hasattr(env.unwrapped, "action_masks"):
+            raise UsageError(
+                f"ActionMaskObservation: expected an environment with masks, found {env}"
+            )
+        self._key = key
+        mask = spaces.Box(0, 1, (int(own.n),), np.int8)
+        self.observation_space = spaces.Dict({_MASK: mask, key: env.observation_space})
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Reset the environment and add the mask."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        return self._with_mask(observation, info), info
+
+    def step(self, action: Any) -> tuple[dict[str, Any], Any, bool, bool, dict[str, Any]]:
+        """Step the environment and add the mask."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        return self._with_mask(observation, info), reward, terminated, truncated, info
+
+    def _with_mask(self, observation: ObservationDict, info: Mapping[str, Any]) -> dict[str, Any]:
+        mask = info[_MASK] if _MASK in info else self.get_wrapper_attr("action_masks")()
+        return {_MASK: np.asarray(mask, np.int8), self._key: observation}
+
+
+class LogScaleAction(
+    gymnasium.ActionWrapper[ObservationDict, Vector, Any], gymnasium.utils.RecordConstructorArgs
+):
+    """Actions from -1 to 1 for a range that begins at 0 and spans many powers of two.
+
+    ``a`` stands for ``(high + 1) ** ((a + 1) / 2) - 1``: -1 for 0, 1 for the highest, and equal
+    steps for equal factors. LLVM's own priorities are a few hundred to a few thousand of four
+    thousand million, so that a linear scale has hardly two of them apart.
+
+    Args:
+        env: an environment with a box of actions from 0 up, such as ``RegallocPriority-v0``.
+
+    Raises:
+        UsageError: its actions are others.
+
+    >>> import gymnasium, mlgo_gym
+    >>> env = LogScaleAction(gymnasium.make("mlgo_gym/RegallocPriority-v0"))
+    >>> [f"{env.action(np.array([a]))[0]:,.0f}" for a in (-1, -0.5, 0, 1)]
+    ['0', '255', '65,535', '4,294,967,040']
+    >>> env.close()
+    """
+
+    def __init__(self, env: gymnasium.Env[ObservationDict, Any]) -> None:
+        gymnasium.utils.RecordConstructorArgs.__init__(self)
+        gymnasium.ActionWrapper.__init__(self, env)
+        own = env.action_space
+        if not isinstance(own, spaces.Box) or own.low.any() or not np.isfinite(own.high).all():
+            raise UsageError(
+                f"LogScaleAction: expected a box of actions from 0 to a number, found {own}"
+            )
+        self._high = own.high.astype(np.float64)
+        self._type = own.dtype
+        self.action_space = spaces.Box(-1.0, 1.0, own.shape, np.float32)
+
+    def action(self, action: Vector) -> Any:
+        """The environment's own action."""
+        share = (np.clip(np.asarray(action, np.float64), -1, 1) + 1) / 2
+        exponent = share * np.log1p(self._high)
+        return np.minimum(np.expm1(exponent), self._high).astype(self._type)
 
 
 class NestedInfo(
