@@ -204,7 +204,7 @@ def _helps(command: CommandParser) -> Iterator[str]:
 def write_pages() -> None:
     """Write the site's pages anew."""
     shutil.rmtree(PAGES, ignore_errors=True)
-    shutil.copytree(DOCS / "images", PAGES / "images")
+    shutil.copytree(DOCS, PAGES, ignore=shutil.ignore_patterns("*.md", "*.txt"))
     index = (DOCS / "index.md").read_text(encoding="utf-8")
     summary = re.sub(r"\s+", " ", index.split("\n\n")[1])
     (PAGES / "conf.py").write_text(

@@ -1,4 +1,4 @@
-"""Draws the pictures of README and docs from the tables in docs/, where their numbers stand.
+"""Draws the pictures of README and docs from the tables and curves in docs/.
 
 ::
 
@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+import csv
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -14,10 +16,16 @@ from typing import Final
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from mlgo_gym.evaluation import learning_curve
+
 ROOT: Final = Path(__file__).parents[1]
 TABLE: Final = ROOT / "docs" / "results" / "benchmarks.md"
 HEADING: Final = "| package | plain, bytes | project file | model | both |"
 COLUMNS: Final = {"project file": 2, "project file and model": 4}
+CURVES: Final = ROOT / "docs" / "results" / "inlining-ppo.csv"
+IMAGES: Final = ROOT / "docs" / "images"
+SHIPPED: Final = {"inlining-for-size": 0.0323, "inlining-for-size-derived": 0.0542}
+"""Mean rewards on the modules of the curves; docs/results/training.md has them."""
 COLOURS: Final = ("#8fb8de", "#1f5f9e")
 
 
@@ -40,7 +48,6 @@ def percent(cell: str) -> float:
 
 def draw_linked_code(cells: Sequence[Sequence[str]], path: Path) -> None:
     """Draw what each package's linked code shrinks by, as horizontal bars."""
-    mpl.rcParams.update({"svg.hashsalt": "mlgo_gym", "svg.fonttype": "none", "font.size": 10})
     figure = Figure(figsize=(8, 4.6), layout="constrained")
     axes = figure.subplots()
     *packages, total = cells
@@ -67,10 +74,26 @@ def draw_linked_code(cells: Sequence[Sequence[str]], path: Path) -> None:
     figure.savefig(path, metadata={"Date": None})
 
 
+def draw_learning_curve(curves: Path, path: Path) -> None:
+    """Draw the seeds of PPO, and what the shipped models reach on the same modules."""
+    seeds = defaultdict[str, list[tuple[float, float]]](list)
+    with curves.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            seeds[row["seed"]].append((float(row["decisions"]), float(row["reward"])))
+    figure = learning_curve({"PPO, a reward for each decision": [*seeds.values()]})
+    (axes,) = figure.axes
+    for (name, reward), colour in zip(SHIPPED.items(), COLOURS, strict=True):
+        axes.axhline(reward, color=colour, linewidth=0.9, linestyle=":", label=name)
+    axes.legend(fontsize=8, loc="lower right")
+    figure.savefig(path, metadata={"Date": None})
+
+
 def main() -> None:
     """Draw all of them."""
+    mpl.rcParams.update({"svg.hashsalt": "mlgo_gym", "svg.fonttype": "none", "font.size": 10})
     cells = rows(TABLE.read_text(encoding="utf-8"))
-    draw_linked_code(cells, ROOT / "docs" / "images" / "linked-code.svg")
+    draw_linked_code(cells, IMAGES / "linked-code.svg")
+    draw_learning_curve(CURVES, IMAGES / "learning-curve.svg")
 
 
 if __name__ == "__main__":
