@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
@@ -24,6 +25,12 @@ DESCRIPTION = (
 )
 _TEXT: Final = 3
 _OTHER: Final = 4
+_START: Final = {
+    "default": "LLVM's default",
+    "given": "the model",
+    "never": "nothing inlined",
+    "small": "calls that cost nothing",
+}
 EXAMPLE = "mlgo-gym search --corpus corpora/lupa --budget 30s --output traces"
 
 
@@ -76,6 +83,8 @@ def searched(
     found.sort(key=lambda each: order.index(each.module))
     good = [each for each in found if not each.error]
     output.print(_grid(good))
+    if starts := _starts(good):
+        output.print(starts)
     if wrong := sum(each.wrong for each in good):
         count = f"{wrong:,} of {sum(each.compilations for each in good):,}"
         output.print(f"Passed over, since a program went wrong: {count} compilations.")
@@ -98,6 +107,13 @@ def _grid(found: Sequence[ModuleSearch]) -> Grid:
             row[_OTHER] = ratio(each.score, each.default_score)
         footer[_OTHER] = ""  # modules may be of the same programs
     return Grid(headings, rows, footer)
+
+
+def _starts(found: Sequence[ModuleSearch]) -> str:
+    """Where the best answers of the modules went out from."""
+    counts = Counter(each.start for each in found if each.start)
+    names = (f"{_START[start]} {count:,}" for start, count in counts.most_common())
+    return f"The best answers went out from: {', '.join(names)}." if counts else ""
 
 
 def _row(name: str, default: float, size: float, compilations: float, spent_s: float) -> Row:

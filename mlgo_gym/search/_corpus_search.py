@@ -66,6 +66,8 @@ class ModuleSearch:
     Attributes:
         reward: what was searched by, and the scores are of; ``None`` is the problem's own measure.
         wrong: in how many compilations a program did something else than it must.
+        start: where the best answers went out from: ``default`` (LLVM's own), ``given`` (the policy
+            that was given), ``never`` or ``small``; empty if nothing was found.
     """
 
     module: str
@@ -78,6 +80,7 @@ class ModuleSearch:
     default_score: float = 0.0
     score: float = 0.0
     wrong: int = 0
+    start: str = ""
 
 
 def search_corpus(
@@ -297,7 +300,7 @@ class _Task:
 
 def _search_of(found: Found, known: ModuleSearch) -> ModuleSearch:
     numbers = {name: getattr(found, name) for name in (*_SIZES, *_SCORES)}
-    return ModuleSearch(known.module, reward=known.reward, **numbers)
+    return ModuleSearch(known.module, reward=known.reward, start=found.choice.base, **numbers)
 
 
 def _number(value: Any) -> Any:
@@ -328,9 +331,8 @@ class _Record:
             if reward is None:  # so are the sizes of records that have no scores
                 value = dict(zip(_SCORES, map(value.get, _SIZES), strict=True)) | value
             numbers = {name: _number(value[name]) for name in _NUMBERS}
-            return ModuleSearch(self.module, reward=reward, **numbers), Choice.from_json(
-                value["choice"]
-            )
+            choice = Choice.from_json(value["choice"])
+            return ModuleSearch(self.module, reward=reward, start=choice.base, **numbers), choice
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise OptionsError(
                 f"{str(self.path)!r}: expected a search's record: {error!r}"

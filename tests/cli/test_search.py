@@ -77,9 +77,10 @@ def test_a_search_beside_a_broken_module(one_of_two: Path, tmp_path: Path) -> No
     assert broken == {
         "module": "json_write.c", "default_size_bytes": 0, "size_bytes": 0, "compilations": 0,
         "spent_s": 0.0, "error": message, "reward": None, "default_score": 0.0, "score": 0.0,
-        "wrong": 0,
+        "wrong": 0, "start": "",
     }  # fmt: skip
     assert (found["module"], found["error"]) == ("frame_stream.c", None)
+    assert found["start"] in ("default", "given")
     assert 0 < found["size_bytes"] <= found["default_size_bytes"]
     traces = sorted(path.name for path in (tmp_path / "found").glob("*.trace"))
     assert traces == ["frame_stream.c.trace"]
@@ -88,6 +89,9 @@ def test_a_search_beside_a_broken_module(one_of_two: Path, tmp_path: Path) -> No
         True
     ) == 2  # the module's line, and the total
     assert "json_write.c" not in table
+    last = table.splitlines()[-1]  # of the earlier search, whose record says it
+    assert last.startswith("The best answers went out from: ")
+    assert last.endswith((" the model 1.", " LLVM's default 1."))
 
 
 def test_another_problem_is_not_searched(one_of_two: Path, tmp_path: Path) -> None:
