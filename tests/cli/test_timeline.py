@@ -130,6 +130,7 @@ def test_sites_are_named(compiler: Compiler, sample: Corpus) -> None:
             sample["digest.c"], problem=PROBLEM, policy=default, task=Task(sites=True)
         )
 
+    work()  # a process's first sites come after a probe, which would be drawn
     (slices,) = drawn(work).values()
     name, _, _, notes, _ = slices[0]
     assert (name, notes["site"]) == ("is_prime in next_prime", "next_prime#0")
