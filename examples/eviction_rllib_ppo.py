@@ -12,34 +12,20 @@ import sys
 from typing import Any
 
 import gymnasium
-import numpy as np
 import ray
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.examples.rl_modules.classes.action_masking_rlm import ActionMaskingTorchRLModule
 from ray.tune.registry import register_env
 
-from mlgo_gym.envs import FloatVectorObservation, SignedLogObservation
-
-
-class Masked(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """The mask stands beside the observation, where RLlib's module looks for it."""
-
-    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
-        super().__init__(env)
-        mask = gymnasium.spaces.Box(0, 1, (33,), np.float32)
-        spaces = {"action_mask": mask, "observations": env.observation_space}
-        self.observation_space = gymnasium.spaces.Dict(spaces)
-
-    def observation(self, observation: Any) -> dict[str, Any]:
-        """Both of them."""
-        mask = self.env.get_wrapper_attr("action_masks")()
-        return {"action_mask": mask.astype(np.float32), "observations": observation}
+from mlgo_gym.envs import ActionMaskObservation, FloatVectorObservation, SignedLogObservation
 
 
 def make(_: dict[str, Any]) -> gymnasium.Env[Any, Any]:
     env = gymnasium.make("mlgo_gym/RegallocEviction-v0")
-    return Masked(FloatVectorObservation(SignedLogObservation(env)))
+    return ActionMaskObservation(
+        FloatVectorObservation(SignedLogObservation(env)), key="observations"
+    )
 
 
 def count(*, metrics_logger: Any, samples: Any, **_: Any) -> None:

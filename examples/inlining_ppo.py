@@ -111,9 +111,14 @@ def mean_reward(agent: Agent, unseen: Packages) -> float:
     return float(np.mean(rewards))
 
 
-def learn(agent: Agent, optimizer: torch.optim.Optimizer, played: dict[str, np.ndarray]) -> None:
+def learn(
+    agent: Agent,
+    optimizer: torch.optim.Optimizer,
+    features: torch.Tensor,
+    actions: torch.Tensor,
+    rewards: torch.Tensor,
+) -> None:
     """One update of PPO. Each decision is worth its own reward, so nothing is discounted."""
-    features, actions, rewards = (torch.tensor(each) for each in played.values())
     with torch.no_grad():
         logits, values = agent(features)
         old = choices(logits).log_prob(actions)
@@ -160,14 +165,10 @@ def train(options: argparse.Namespace) -> list[tuple[int, float]]:
             squeezed = np.tanh(rewards / SQUEEZE).astype(np.float32)
             steps.append((features, actions, squeezed))
             features = after
-        names = ("features", "actions", "rewards")
-        played = {
-            name: np.concatenate(each)
-            for name, each in zip(names, zip(*steps, strict=True), strict=True)
-        }
+        seen, answers, values = map(np.concatenate, zip(*steps, strict=True))
         if update == 0:
-            agent.look_at(played["features"])
-        learn(agent, optimizer, played)
+            agent.look_at(seen)
+        learn(agent, optimizer, *map(torch.tensor, (seen, answers, values)))
         update += 1
         spent += time.monotonic() - began
         if spent >= looks[len(curve) - 1]:

@@ -86,15 +86,16 @@ def site_name(path: Path) -> str | None:
 
 def contents(index: str) -> str:
     """The table of contents, out of the tables of the index: a caption for each heading."""
-    parts = []
+    parts, listed = [], set[str]()
     for section in index.split("\n## ")[1:]:
         title, _, text = section.partition("\n")
         pages = re.findall(r"\]\(([\w./-]+\.md)\)", text)
         names = dict.fromkeys(_listed(page) for page in pages)
+        listed |= names.keys()
         if title == "Reference":
             names |= dict.fromkeys(("api/index", "commands/index"))
         parts.append(_toctree(title, names))
-    others = [name for name in OUTSIDE.values() if f"\n{name}\n" not in "\n".join(parts)]
+    others = [name for name in OUTSIDE.values() if name not in listed]
     parts.append(_toctree("Project", ["examples", *others]))
     return "\n".join(parts)
 

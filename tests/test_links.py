@@ -41,7 +41,7 @@ def test_the_index_lists_every_page() -> None:
     docs = ROOT / "docs"
     listed = set(re.findall(r"\]\(([\w/.-]+\.md)\)", (docs / "index.md").read_text()))
     pages = {page.relative_to(docs).as_posix() for page in docs.rglob("*.md")} - {"index.md"}
-    assert pages <= listed
+    assert pages == {page for page in listed if not page.startswith("../")}
 
 
 def test_the_site_has_every_page() -> None:

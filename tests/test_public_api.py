@@ -16,6 +16,7 @@ import pytest
 
 import corpus_tools
 import mlgo_gym
+from scripts.docs_site import public_names
 
 ROOT = Path(__file__).parent.parent
 MODULES = sorted(
@@ -24,22 +25,8 @@ MODULES = sorted(
     for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
 )
 LOOSE = {"cli.options", "envs.sb3", "errors"}
-INTERNAL = "# isort: split"
-
-
-def _doors() -> dict[str, list[str]]:
-    """The names that each package's stub opens to."""
-    found = {}
-    for stub in sorted((ROOT / "mlgo_gym").rglob("__init__.pyi")):
-        package = ".".join(stub.relative_to(ROOT).parent.parts)
-        users = stub.read_text().partition(INTERNAL)[0]
-        imports = (each for each in ast.parse(users).body if isinstance(each, ast.ImportFrom))
-        if names := [alias.name for each in imports for alias in each.names]:
-            found[package] = names
-    return found
-
-
-DOORS = _doors()
+DOORS = public_names()
+"""The names that each package's stub opens to."""
 
 
 def test_names_at_the_top() -> None:

@@ -56,15 +56,8 @@ def test_the_driver_answers_in_its_process(clang: Path, tmp_path: Path) -> None:
     sizes = []
     for name in (clang.with_name("clang++"), ROOT / "scripts" / "mlgo-c++"):
         made = tmp_path / f"{name.name}.o"
-        command: list[str | Path] = [
-            name,
-            "-Oz",
-            "-std=c++17",
-            "-c",
-            SAMPLE / "scene.cpp",
-            "-o",
-            made,
-        ]
+        command: list[str | Path] = [name, SAMPLE / "scene.cpp", "-o", made]
+        command += ["-c", "-Oz", "-std=c++17"]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         assert done.stderr == ""
         sizes.append(made.stat().st_size)

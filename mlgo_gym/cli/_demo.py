@@ -196,8 +196,8 @@ def _compared(
     """Compile under policies; print, answer in JSON, and plot."""
     from mlgo_gym.cli.show import _comparison as comparison
 
-    problem, how = shared.problem_of(options), {"keep_smaller": True} if added else {}
-    reports = list(shared.rolled_out(packages, policies, problem, options, output, **how))
+    how = (shared.problem_of(options), options, output)
+    reports = list(shared.rolled_out(packages, policies, *how, keep_smaller=bool(added)))
     first, shown = next(iter(policies)), [each for each in policies if each != _CONTROL]
     shown += added
     control = comparison.control_note(reports, _CONTROL)

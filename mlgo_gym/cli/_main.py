@@ -46,7 +46,7 @@ START = """\
 mlgo-gym: LLVM's machine-learning guided heuristics as environments and tools
 
 Start
-  mlgo-gym demo        train, evaluate and freeze a small policy, in two minutes
+  mlgo-gym demo        compare LLVM with a model, a trained policy and a search
   mlgo-gym doctor      see what is installed, and how to get the rest
   mlgo-gym models      list the trained models that ship
 

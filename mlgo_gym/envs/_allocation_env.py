@@ -174,9 +174,8 @@ class AllocationEnv(DecisionEnv):
         drawn = self.np_random.choice(len(self.corpus), count, replace=False, p=self._chances)
         return [int(each) for each in drawn]
 
-    def _weights_changed(self) -> None:
-        if hasattr(self, "_modules"):
-            self._modules.clear()
+    def _forget_drawn(self) -> None:
+        self._modules.clear()
 
     def _take_apart(self, module: Module) -> Steps[_Place]:
         options = options_of(module, self._opt_level)

@@ -139,7 +139,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         if limit is not None and (not isinstance(limit, int) or limit < 1):
             raise OptionsError(f"decision_limit: expected a whole number above 0, found {limit!r}")
         self.corpus: Final = modules_of(corpus, split)
-        self.weights = weights
+        self._weights, self._chances = weights, weights_of(weights, self.corpus)
         self.problem: Final = problem
         self.compiler: Final = Compiler(timeout_s=timeout_s, memory_limit_bytes=memory_limit_bytes)
         self.observation_space = feature_space(problem.features)
@@ -177,11 +177,10 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
 
     @weights.setter
     def weights(self, given: Weights) -> None:
-        self._chances = weights_of(given, self.corpus)
-        self._weights = given
-        self._weights_changed()
+        self._weights, self._chances = given, weights_of(given, self.corpus)
+        self._forget_drawn()
 
-    def _weights_changed(self) -> None:
+    def _forget_drawn(self) -> None:
         """Forget modules that were drawn in advance."""
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -82,10 +83,29 @@ class SignedLogObservation(
         return {name: signed_log(value) for name, value in observation.items()}
 
 
-class DefaultAdviceObservation(
-    gymnasium.Wrapper[ObservationDict, Any, ObservationDict, Any],
-    gymnasium.utils.RecordConstructorArgs,
+class _InfoObservation(
+    gymnasium.Wrapper[dict[str, Any], Any, Any, Any], gymnasium.utils.RecordConstructorArgs
 ):
+    """An observation that shows more than the environment's own, such as a part of the info."""
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Reset the environment and show more."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        return self._shown(observation, info), info
+
+    def step(self, action: Any) -> tuple[dict[str, Any], Any, bool, bool, dict[str, Any]]:
+        """Step the environment and show more."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        return self._shown(observation, info), reward, terminated, truncated, info
+
+    @abstractmethod
+    def _shown(self, observation: Any, info: Mapping[str, Any]) -> dict[str, Any]:
+        """The environment's own observation, and more."""
+
+
+class DefaultAdviceObservation(_InfoObservation):
     """LLVM's own answer as one more feature, ``inlining_default``: ``int64 (1,)``, 0 or 1.
 
     In the terminal observation it is 0, as all features are.
@@ -104,23 +124,12 @@ class DefaultAdviceObservation(
         boxes[DEFAULT_ADVICE] = spaces.Box(0, 1, (1,), np.int64)
         self.observation_space = dict_space(boxes)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[ObservationDict, dict[str, Any]]:
-        """Reset the environment and add the feature."""
-        observation, info = self.env.reset(seed=seed, options=options)
-        return _with_advice(observation, info), info
-
-    def step(self, action: Any) -> tuple[ObservationDict, Any, bool, bool, dict[str, Any]]:
-        """Step the environment and add the feature."""
-        observation, reward, terminated, truncated, info = self.env.step(action)
-        return _with_advice(observation, info), reward, terminated, truncated, info
+    def _shown(self, observation: ObservationDict, info: Mapping[str, Any]) -> dict[str, Any]:
+        advice = max(info.get("default_advice", 0), 0)  # -1 where no decision is pending
+        return observation | {DEFAULT_ADVICE: np.array([advice], np.int64)}
 
 
-class ActionMaskObservation(
-    gymnasium.Wrapper[dict[str, Any], Any, ObservationDict, Any],
-    gymnasium.utils.RecordConstructorArgs,
-):
+class ActionMaskObservation(_InfoObservation):
     """The mask of actions as a part of the observation, for agents that look for it there.
 
     The observation is a dictionary of ``action_mask``, ``int8 (N,)``, and of the environment's own
@@ -142,9 +151,7 @@ class ActionMaskObservation(
     >>> env.close()
     """
 
-    def __init__(
-        self, env: gymnasium.Env[ObservationDict, Any], *, key: str = "observation"
-    ) -> None:
+    def __init__(self, env: gymnasium.Env[Any, Any], *, key: str = "observation") -> None:
         gymnasium.utils.RecordConstructorArgs.__init__(self, key=key)
         gymnasium.Wrapper.__init__(self, env)
         own = env.action_space
@@ -156,21 +163,9 @@ class ActionMaskObservation(
         mask = spaces.Box(0, 1, (int(own.n),), np.int8)
         self.observation_space = spaces.Dict({_MASK: mask, key: env.observation_space})
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Reset the environment and add the mask."""
-        observation, info = self.env.reset(seed=seed, options=options)
-        return self._with_mask(observation, info), info
-
-    def step(self, action: Any) -> tuple[dict[str, Any], Any, bool, bool, dict[str, Any]]:
-        """Step the environment and add the mask."""
-        observation, reward, terminated, truncated, info = self.env.step(action)
-        return self._with_mask(observation, info), reward, terminated, truncated, info
-
-    def _with_mask(self, observation: ObservationDict, info: Mapping[str, Any]) -> dict[str, Any]:
-        mask = info[_MASK] if _MASK in info else self.get_wrapper_attr("action_masks")()
-        return {_MASK: np.asarray(mask, np.int8), self._key: observation}
+    def _shown(self, observation: Any, info: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002
+        masks = self.get_wrapper_attr("action_masks")()
+        return {_MASK: masks.astype(np.int8), self._key: observation}
 
 
 class LogScaleAction(
@@ -285,11 +280,6 @@ class NestedInfo(
         if info.get("site"):
             nested["site"] = Site.from_json(info["site"]).record()
         return nested
-
-
-def _with_advice(observation: ObservationDict, info: dict[str, Any]) -> ObservationDict:
-    advice = max(info.get("default_advice", 0), 0)  # -1 where no decision is pending
-    return observation | {DEFAULT_ADVICE: np.array([advice], np.int64)}
 
 
 def signed_log(value: np.ndarray[Any, Any]) -> Vector:

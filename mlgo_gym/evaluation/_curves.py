@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from mlgo_gym.base import OptionsError
 from mlgo_gym.evaluation._figure import WIDTH, new_figure
+from mlgo_gym.evaluation._summary import LEVEL, RESAMPLES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_RESAMPLES: Final = 2000
 _LEAST_POINTS: Final = 2
 
 
@@ -59,9 +59,9 @@ def learning_curve(
         label = f"{name}, {len(curves)} seeds" if len(curves) > 1 else name
         axes.plot(places, _interquartile_mean(rewards), color=colour, label=label)
         if len(curves) > 1:
-            drawn = random.integers(len(curves), size=(_RESAMPLES, len(curves)))
+            drawn = random.integers(len(curves), size=(RESAMPLES, len(curves)))
             means = np.array([_interquartile_mean(rewards[rows]) for rows in drawn])
-            low, high = np.percentile(means, (2.5, 97.5), axis=0)
+            low, high = np.percentile(means, LEVEL, axis=0)
             axes.fill_between(places, low, high, color=colour, alpha=0.2, linewidth=0)
     axes.axhline(0, color="black", linewidth=0.8, linestyle="--", label="LLVM's own heuristic")
     axes.set_xlabel(x_label)

@@ -61,7 +61,7 @@ def test_a_folder_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.M
 
 
 def rows(docs: str, heading: str) -> dict[str, list[str]]:
-    """The cells of a table in docs/guides/training.md, by the first cell of each row."""
+    """The cells of a table in docs/results/models.md, by the first cell of each row."""
     table = docs[docs.index(f"| {heading} |") :].partition("\n\n")[0]
     cells = [[each.strip() for each in line.strip("|").split("|")] for line in table.splitlines()]
     return {first: others for first, *others in cells[2:]}

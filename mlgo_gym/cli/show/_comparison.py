@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from mlgo_gym.base import MlgoGymError
@@ -100,11 +101,10 @@ def bars(reports: Sequence[ModuleReport], policies: Sequence[str]) -> str:
     left, middle = (max(map(len, words), default=0) for words in (names, policies))
     lines = []
     for name, row in zip(names, changes.values(), strict=True):
-        for policy, change in zip(policies, row, strict=True):
+        for label, policy, change in zip(chain([name], repeat("")), policies, row, strict=False):
             block = _SMALLER if change < 0 else _LARGER
             bar = block * round(_BAR * abs(change) / largest) if largest else ""
-            lines.append(f"{name:{left}}  {policy:{middle}}  {percent(change):>8}  {bar}".rstrip())
-            name = ""  # noqa: PLW2901
+            lines.append(f"{label:{left}}  {policy:{middle}}  {percent(change):>8}  {bar}".rstrip())
     return "\n".join([*lines, f"{_SMALLER} smaller than LLVM's own, {_LARGER} larger"])
 
 
