@@ -214,7 +214,9 @@ class Compiler(AbstractContextManager["Compiler"]):
     ) -> Steps[Compilation]:
         """`compile_module` and `produce`, for several at once (`llvm._waiting`)."""
         with ExitStack() as stack:
-            policies = {problem: as_policy(policy) for problem, policy in answers.items()}
+            policies = {
+                problem: as_policy(policy).for_module(module) for problem, policy in answers.items()
+            }
             asked = {
                 problem: stack.enter_context(policy.begin(module))
                 for problem, policy in policies.items()

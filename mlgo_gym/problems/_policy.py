@@ -89,6 +89,10 @@ class Policy(ABC):
     def begin(self, module: Module) -> AbstractContextManager[Answer]:
         """Return a context whose value answers one compilation of a module."""
 
+    def for_module(self, module: Module) -> Policy:  # noqa: ARG002
+        """Return the policy that answers the compilations of one module: this one, for most."""
+        return self
+
     def for_worker(self, problem: Problem) -> SentPolicy | None:  # noqa: ARG002
         """Return a policy that answers inside the worker, in LLVM's process, if there is one.
 
@@ -136,6 +140,11 @@ class WatchedPolicy(Policy):
         self._problem = problem
         self._watch = watch
         self.left = self._policy.left
+
+    def for_module(self, module: Module) -> Policy:
+        """The same of what the policy has for a module."""
+        found = self._policy.for_module(module)
+        return self if found is self._policy else WatchedPolicy(found, self._problem, self._watch)
 
     @contextmanager
     def begin(self, module: Module) -> Iterator[Answer]:

@@ -42,6 +42,7 @@ from ._measures import check_sites as check_sites
 from ._named import measure_kinds as measure_kinds
 from ._named import reward_name as reward_name
 from ._named import runs_programs as runs_programs
+from ._recorded import RecordedAnswers as RecordedAnswers
 from ._recorded import RecordedPolicy as RecordedPolicy
 from ._recorded import check_settings as check_settings
 from ._replay import options_of_trace as options_of_trace

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 
 from mlgo_gym.base import TraceError
 from mlgo_gym.corpus import Module
@@ -39,36 +40,79 @@ class RecordedPolicy(Policy):
         self._traces: Mapping[str, Trace] = {each.module_sha256: each for each in traces}
         self._other = as_policy(other)
 
+    def for_module(self, module: Module) -> Policy:
+        """The recorded answers of a module, or the other policy's part in it."""
+        trace = self._traces.get(module.sha256)
+        return RecordedAnswers(trace) if trace else self._other.for_module(module)
+
+    def begin(self, module: Module) -> AbstractContextManager[Answer]:
+        """The answers to one module.
+
+        Raises:
+            TraceError: as from `RecordedAnswers.begin`.
+        """
+        return self.for_module(module).begin(module)
+
+
+class RecordedAnswers(Policy):
+    """The answers of one trace, given in the worker where there is nothing to compare.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
+    >>> from mlgo_gym.rollout import record
+    >>> module, problem = Corpus.load(SAMPLE_CORPUS)["digest.c"], InliningForSize()
+    >>> with Compiler() as compiler:
+    ...     trace = record(compiler, module, problem, lambda observation: 0)
+    ...     made = compiler.compile_module(module, problem=problem, policy=RecordedAnswers(trace))
+    >>> made.object_sha256 == trace.object_sha256
+    True
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._actions = trace.actions().ravel().tolist()
+        self._asked = 0
+
+    def for_module(self, module: Module) -> Policy:  # noqa: ARG002 (each counts for itself)
+        """The same answers from the first on."""
+        return RecordedAnswers(self._trace)
+
     @contextmanager
-    def begin(self, module: Module) -> Iterator[Answer]:
-        """The recorded answers of one module.
+    def begin(self, module: Module) -> Iterator[Answer]:  # noqa: ARG002
+        """The recorded answers.
 
         Raises:
             TraceError: at the end, LLVM has asked less often; of an answer, it asks more often, or
                 something else.
         """
-        trace = self._traces.get(module.sha256)
-        if trace is None:
-            with self._other.begin(module) as answer:
-                yield answer
-            return
-        actions = trace.actions().ravel().tolist()
-        asked = 0
+        trace, actions, self._asked = self._trace, self._actions, 0
 
         def recorded(observation: Observation) -> Action:
-            nonlocal asked
-            if asked >= len(actions):
+            if self._asked >= len(actions):
                 what = f"expected {len(actions)} decisions, found that LLVM asks for more"
                 raise TraceError(trace.module, what)
-            compare_with_trace(trace, asked, observation)
-            asked += 1
-            action: Action = actions[asked - 1]
+            compare_with_trace(trace, self._asked, observation)
+            self._asked += 1
+            action: Action = actions[self._asked - 1]
             return action
 
         yield recorded
-        if asked < len(actions):
-            what = f"expected {len(actions)} decisions, found only {asked}"
+        if self._asked < len(actions):
+            what = f"expected {len(actions)} decisions, found only {self._asked}"
             raise TraceError(trace.module, what)
+
+    def for_worker(self, problem: Problem) -> SentPolicy | None:
+        """Return the same answers for the worker, unless observations are to be compared."""
+        if self._trace.features:
+            return None
+        size = self._trace.advice_spec.size_bytes
+        advice = self._trace.advice
+        each = [advice[at : at + size] for at in range(0, len(advice), size)]
+        sent = recorded(problem, each).get(problem)
+        return replace(sent, keep=True) if sent else None
+
+    def answered(self, decisions: Sequence[tuple[Observation, bytes]]) -> None:
+        """Count what was answered in the worker."""
+        self._asked += len(decisions)
 
 
 class RecordedContexts(Policy):
