@@ -13,6 +13,7 @@
         DatasetError           a dataset of decisions, or what is put into one
         ProfileError           a profile, or what it is to be of
         WorkloadError          a program of a corpus's objects, or what it does
+        BenchmarkError         a suite of the benchmark, or what is submitted to it
         OptionsError           a setting of a problem, compilation or environment
         TrainingError          the folder of a training run
       CompilationError         LLVM did not finish a compilation
@@ -29,6 +30,7 @@ Messages name the thing, what was expected and what was found.
 """
 
 from mlgo_gym.base import (
+    BenchmarkError,
     CompilationError,
     CompilationTimeoutError,
     CompilerCrashError,
@@ -54,6 +56,7 @@ from mlgo_gym.base import (
 )
 
 __all__ = [
+    "BenchmarkError",
     "CompilationError",
     "CompilationTimeoutError",
     "CompilerCrashError",

@@ -373,6 +373,7 @@ NEEDS_NO_CARE = {
     ("cc/_localized.py", "write_bytes"),
     ("cc/_prepare.py", "write_bytes"),
     ("cc/_prepare.py", "write_text"),
+    ("lab/bench/_archive.py", "write_bytes"),
     ("lab/programs/_attach.py", "write_bytes"),
     ("lab/programs/_collect.py", "write_bytes"),
     ("lab/programs/_file.py", "write_bytes"),

@@ -1,6 +1,7 @@
 # isort: split
 # For other packages of this project; not documented, and may change.
 
+from ._errors import BenchmarkError as BenchmarkError
 from ._errors import CompilationError as CompilationError
 from ._errors import CompilationTimeoutError as CompilationTimeoutError
 from ._errors import CompilerCrashError as CompilerCrashError

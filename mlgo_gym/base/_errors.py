@@ -117,6 +117,10 @@ class WorkloadError(InputError):
     """A program cannot be made of a corpus's objects, or does not do what it must."""
 
 
+class BenchmarkError(InputError):
+    """A suite or a submission of the benchmark is damaged, or is not what it says."""
+
+
 class CompilationError(MlgoGymError):
     """LLVM did not finish a compilation.
 

@@ -10,6 +10,7 @@ from ._project import Project as Project
 from ._project import find_database as find_database
 from ._project import known_build as known_build
 from ._project import open_project as open_project
+from ._project import project_of_corpus as project_of_corpus
 from ._project_file import mark_plain as mark_plain
 from ._project_file import write_project as write_project
 from ._symbols import ALL as ALL

@@ -32,6 +32,7 @@ from ._summary import Summary as Summary
 from ._addresses import ExecutedFunction as ExecutedFunction
 from ._addresses import executed_code as executed_code
 from ._measures import remembered as remembered
+from ._program_scores import measured_programs as measured_programs
 from ._running import TUNABLES as TUNABLES
 from ._running import StartedProgram as StartedProgram
 from ._running import Way as Way

@@ -1,0 +1,30 @@
+from ._run import run as run
+from ._run import verify as verify
+from ._sources import sample_suite as sample_suite
+from ._submission import Submission as Submission
+from ._suite import Suite as Suite
+from ._table import table as table
+
+# isort: split
+# For other packages of this project; not documented, and may change.
+
+from ._archive import make_suite as make_suite
+from ._archive import pack as pack
+from ._archive import unpack as unpack
+from ._profiles import profile_figure as profile_figure
+from ._run import run_tiers as run_tiers
+from ._sources import build_sources as build_sources
+from ._sources import check_differing as check_differing
+from ._sources import function_of as function_of
+from ._sources import known_best as known_best
+from ._sources import open_or_sample as open_or_sample
+from ._sources import recorded_policy as recorded_policy
+from ._sources import sources_in as sources_in
+from ._sources import suite_named as suite_named
+from ._suite import shipped_suites as shipped_suites
+from ._suite import sums_text as sums_text
+from ._table import changes_of as changes_of
+from ._table import table_json as table_json
+from ._table import verified as verified
+from ._table import verified_submissions as verified_submissions
+from ._table import write_table as write_table

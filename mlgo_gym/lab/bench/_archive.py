@@ -1,0 +1,218 @@
+"""Suites as folders and as archives: made from corpora, packed, and unpacked.
+
+An archive is a tar file compressed by xz. The same files give the same archive, byte for byte with
+the same liblzma: names in order, no times, no owners.
+"""
+
+from __future__ import annotations
+
+import io
+import lzma
+import shutil
+import tarfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from corpus_tools.manifest import Manifest, encode_command
+from corpus_tools.staging import INFO_NAME
+from mlgo_gym.base import (
+    BenchmarkError,
+    FileError,
+    open_regular,
+    read_bounded,
+    replacing,
+    staged_folder,
+    write_atomically,
+    write_json,
+)
+from mlgo_gym.cc import localize_project, project_of_corpus, read_facts
+from mlgo_gym.corpus import Corpus, corpus_info
+from mlgo_gym.lab.bench._suite import (
+    LOCAL,
+    PACKAGES_FILE,
+    PLAIN,
+    RECORDINGS,
+    SUITE_FILE,
+    SUMS_FILE,
+    Suite,
+    differences,
+    differing,
+    is_inside,
+    sums_of,
+    sums_text,
+)
+from mlgo_gym.lab.tiers import load_recordings
+from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, embedded_version
+
+_SECTIONS: Final = ("-ffunction-sections", "-fdata-sections", "-faddrsig")
+_ORIGIN: Final = ("recipe", "recipe_digest", "package", "version", "sdist", "sha256", "license")
+_WORKLOADS: Final = "workloads"
+_MODE: Final = 0o644
+_MAX_BYTES: Final = 1 << 32
+_MAX_FILES: Final = 1 << 20
+_XZ: Final = 6
+
+
+def make_suite(
+    suite: Suite,
+    sources: Mapping[str, Path],
+    output: Path,
+    *,
+    jobs: int = 1,
+    modules: Sequence[str] = (),
+    progress: Callable[[str], None] = lambda _: None,
+) -> list[str]:
+    """Make the folder of a suite from corpora, or of recordings.
+
+    Objects of a suite of sizes have sections that a linker can drop and fold.
+
+    Args:
+        suite: its description, and the hashes that its files must have, if they are known.
+        sources: the corpus of each package, or the file of each recording.
+        output: the new folder, which appears whole or not at all.
+        jobs: how many modules are worked on at once.
+        modules: only these, of every package.
+        progress: called with what is done next.
+
+    Returns:
+        The paths of files that are other ones than the suite names.
+
+    Raises:
+        BenchmarkError: a package is missing, is of another level or split, or LLVM's version is
+            another one.
+    """
+    _check_llvm(suite)
+    if missing := [name for name in suite.packages if name not in sources]:
+        raise BenchmarkError(
+            f"suite {suite.name}: expected {len(suite.packages)} packages, found no {missing[0]!r}"
+        )
+    with staged_folder(output) as staged:
+        origins: dict[str, Any] = {}
+        for name in suite.packages:
+            progress(name)
+            if suite.kind == "tiers":
+                (recording,) = load_recordings(sources[name]).values()
+                origins[name] = {"llvm": recording.llvm, "program_sha256": recording.program_sha256}
+                (staged / RECORDINGS).mkdir(exist_ok=True)
+                shutil.copyfile(sources[name], staged / RECORDINGS / f"{name}.npz")
+                continue
+            origins[name] = _plain(suite, sources[name], staged / PLAIN / name, modules)
+            if LOCAL in suite.tracks:
+                project = project_of_corpus(staged / PLAIN / name)
+                facts, unread = read_facts(project, jobs, DEFAULT_TIMEOUT_S)
+                place = staged / LOCAL / name
+                how: dict[str, Any] = {"jobs": jobs, "timeout_s": DEFAULT_TIMEOUT_S}
+                _, failed = localize_project(project, facts, place, **how)
+                for problem in (*unread, *failed.values()):
+                    raise BenchmarkError(f"suite {suite.name}: package {name}: {problem}")
+        write_json(staged / PACKAGES_FILE, origins)
+        write_json(staged / SUITE_FILE, suite.description)
+        sums = sums_of(staged)
+        write_atomically(staged / SUMS_FILE, sums_text(sums).encode())
+        made = Suite.read(staged / SUITE_FILE, staged / SUMS_FILE, staged)
+    return differing(suite, made) if suite.sums else []
+
+
+def pack(suite: Suite, path: Path) -> None:
+    """Write a suite's folder into an archive."""
+    folder = suite.place
+    names = sorted([*suite.sums, SUITE_FILE, SUMS_FILE])
+    with (
+        replacing(path) as file,
+        lzma.open(file, "wb", preset=_XZ) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for name in names:
+            data = read_bounded(folder / name, _MAX_BYTES)
+            member = tarfile.TarInfo(f"{suite.name}/{name}")
+            member.size, member.mode = len(data), _MODE
+            archive.addfile(member, io.BytesIO(data))
+
+
+def unpack(path: Path, output: Path, suite: Suite | None = None) -> Suite:
+    """Take a suite out of an archive, and check every file of it.
+
+    Args:
+        path: the archive.
+        output: the new folder, which appears whole or not at all.
+        suite: what it must be, if that is known.
+
+    Raises:
+        BenchmarkError: the archive is damaged, has something else in it, or its files are not
+            those of its suite.
+    """
+    with staged_folder(output) as staged:
+        try:
+            with (
+                open_regular(path) as file,
+                lzma.open(file) as packed,
+                tarfile.open(fileobj=packed, mode="r|") as archive,
+            ):
+                _extract(archive, staged, str(path))
+        except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
+            raise BenchmarkError(f"{path}: expected a suite's archive, found: {error}") from error
+        except FileError:
+            raise
+        except OSError as error:
+            raise BenchmarkError(f"{path}: cannot be unpacked: {error.strerror}") from error
+        if not (staged / SUITE_FILE).is_file():
+            raise BenchmarkError(f"{path}: expected {SUITE_FILE} of a suite in it, found none")
+        found = Suite.open(staged)
+        if suite is not None:
+            differences(suite, found)
+    return Suite.open(output)
+
+
+def _extract(archive: tarfile.TarFile, output: Path, where: str) -> None:
+    left, count = _MAX_BYTES, 0
+    for member in archive:
+        _, _, name = member.name.partition("/")
+        left, count = left - member.size, count + 1
+        file = archive.extractfile(member) if member.isreg() and is_inside(member.name) else None
+        if file is None:
+            raise BenchmarkError(f"{where}: expected files of a suite, found {member.name!r}")
+        if left < 0 or count > _MAX_FILES:
+            raise BenchmarkError(
+                f"{where}: expected at most {_MAX_BYTES:,} bytes in {_MAX_FILES:,} files"
+            )
+        target = output / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        data = file.read()
+        if len(data) != member.size:
+            raise BenchmarkError(f"{where}: {name}: expected {member.size} bytes, found fewer")
+        target.write_bytes(data)
+
+
+def _plain(suite: Suite, source: Path, target: Path, modules: Sequence[str]) -> dict[str, Any]:
+    """Copy a package's corpus, with the suite's options."""
+    corpus, info = Corpus.load(source), corpus_info(source)
+    corpus = corpus.only(modules) if modules else corpus
+    for key, expected in (("split", suite.split), ("opt_level", suite.opt_level)):
+        if expected and info.get(key) != expected:
+            what = f"expected a corpus of {key} {expected!r}, found {info.get(key)!r}"
+            raise BenchmarkError(f"suite {suite.name}: package {target.name}: {what}")
+    target.mkdir(parents=True)
+    Manifest(corpus.names, corpus.has_thinlto, corpus.global_command).write(target)
+    added = _SECTIONS if suite.kind == "size" else ()
+    for name in corpus:
+        module = corpus[name]
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        (target / f"{name}.bc").write_bytes(module.data)
+        if module.command is not None:
+            command = [*module.command, *added]
+            (target / f"{name}.cmd").write_bytes(encode_command(command))
+    if suite.kind == "speed":
+        shutil.copytree(corpus.folder / _WORKLOADS, target / _WORKLOADS)
+    origin: dict[str, Any] = {key: info[key] for key in _ORIGIN if key in info}
+    about = {**origin, "split": suite.split, "opt_level": suite.opt_level}
+    write_json(target / INFO_NAME, about)
+    return origin
+
+
+def _check_llvm(suite: Suite) -> None:
+    if suite.llvm_version != embedded_version():
+        raise BenchmarkError(
+            f"suite {suite.name}: expected LLVM {suite.llvm_version}, found {embedded_version()}; "
+            "install the llvmlite of that LLVM"
+        )

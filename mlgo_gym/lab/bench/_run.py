@@ -1,0 +1,256 @@
+"""Running policies on a suite, and verifying what others ran."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, closing
+from typing import Any, Final
+
+from mlgo_gym.base import BenchmarkError, TraceError
+from mlgo_gym.corpus import Module, ModuleKey
+from mlgo_gym.lab.bench._kinds import PackageOutcome, outcomes
+from mlgo_gym.lab.bench._submission import (
+    Submission,
+    SuiteValues,
+    decisions_path,
+    trace_name,
+)
+from mlgo_gym.lab.bench._suite import RECORDINGS, Suite
+from mlgo_gym.lab.tiers import Recording, Replay, oracle_s, played, schedule_named
+from mlgo_gym.llvm import Jobs
+from mlgo_gym.problems import Answer, Policy, PolicyLike, Problem
+from mlgo_gym.rollout import BASELINE, RecordedAnswers, RecordedPolicy, Trace, problem_of
+
+TIERS: Final = "tiers"
+_OWN_TIERS: Final = "hotspot"
+"""Whose decisions a suite of tiers compares with: HotSpot's rule."""
+
+Progress = Callable[[str], None]
+TierPolicy = Callable[[Replay], int]
+
+
+def run(
+    suite: Suite,
+    policies: Mapping[str, PolicyLike],
+    problem: Problem | None = None,
+    *,
+    jobs: Jobs = 1,
+    progress: Progress = lambda _: None,
+) -> Submission:
+    """Run policies on a suite: one for each seed of the same thing.
+
+    Args:
+        suite: its files are here (`Suite.open`).
+        policies: by the seeds' names.
+        problem: the suite's, with the settings that the policies need; as it is by default.
+        jobs: how many workers compile at once; the result does not depend on it.
+        progress: called with the track and package that are done.
+
+    Raises:
+        BenchmarkError: a module cannot be compiled, or the problem is another one.
+
+    >>> from mlgo_gym import InliningForSize
+    >>> from mlgo_gym.lab.bench import sample_suite
+    >>> with sample_suite(["digest.c"]) as suite:
+    ...     submission = run(suite, {"0": InliningForSize.policy("never")})
+    >>> sorted(submission.files)
+    ['traces/local/0/sample/digest.c.trace', 'traces/plain/0/sample/digest.c.trace']
+    """
+    kind = suite.problem_kind()
+    problem = problem or kind()
+    if not isinstance(problem, kind):
+        raise BenchmarkError(f"suite {suite.name}: expected {kind.name}, found {problem.name}")
+    values: dict[str, dict[str, Any]] = {}
+    files: dict[str, bytes] = {}
+    with closing(outcomes(suite, policies, problem, jobs=jobs)) as found:
+        for each in found:
+            progress(f"{each.track}/{each.package}")
+            values.setdefault(each.track, {})[each.package] = each.values
+            for seed, traces in each.traces.items():
+                for module, trace in traces.items():
+                    files[trace_name(each.track, seed, each.package, module)] = trace.to_bytes()
+    return Submission.of(suite, tuple(policies), values, files)
+
+
+def verify(
+    submission: Submission,
+    suite: Suite,
+    *,
+    jobs: Jobs = 1,
+    progress: Progress = lambda _: None,
+) -> None:
+    """Repeat every decision of a submission, and compare objects and numbers.
+
+    Args:
+        submission: as it was loaded.
+        suite: its files are here.
+        jobs: how many workers compile at once.
+        progress: called with the track and package that are done.
+
+    Raises:
+        BenchmarkError: another suite or LLVM, a missing module, a trace of another module, another
+            object, or another number; the message names the first.
+
+    >>> from mlgo_gym import InliningForSize
+    >>> from mlgo_gym.lab.bench import sample_suite
+    >>> with sample_suite(["digest.c"]) as suite:
+    ...     verify(run(suite, {"0": InliningForSize.policy("never")}), suite)
+    """
+    submission.card.check(suite)
+    if suite.kind == TIERS:
+        _compare(submission, _replayed(submission, suite))
+        return
+    for track in suite.tracks:
+        traces, problem = _traces(submission, suite, track)
+        try:
+            with closing(_repeated(suite, track, traces, problem, jobs)) as found:
+                for each in found:
+                    _compare_objects(traces, each)
+                    _compare(submission, {track: {each.package: each.values}})
+                    progress(f"{track}/{each.package}")
+        except TraceError as error:
+            raise BenchmarkError(f"{track}: {error}") from error
+
+
+def run_tiers(
+    suite: Suite,
+    policies: Mapping[str, TierPolicy],
+    *,
+    progress: Progress = lambda _: None,
+) -> Submission:
+    """Play the recordings of a suite of tiers under policies, one for each seed."""
+    values: dict[str, Any] = {}
+    files: dict[str, bytes] = {}
+    for name in suite.packages:
+        recording = Recording.load(suite.place / RECORDINGS / f"{name}.npz")
+        values[name] = dict(_own_seconds(recording))
+        for seed, policy in policies.items():
+            decisions = bytearray()
+
+            def noted(
+                replay: Replay, policy: TierPolicy = policy, to: bytearray = decisions
+            ) -> int:
+                to.append(policy(replay))
+                return to[-1]
+
+            values[name][seed] = {"seconds": played(recording, noted).total_s}
+            files[decisions_path(seed, name)] = zlib.compress(bytes(decisions), 9)
+        progress(name)
+    return Submission.of(suite, tuple(policies), {TIERS: values}, files)
+
+
+def _replayed(submission: Submission, suite: Suite) -> SuiteValues:
+    values: dict[str, Any] = {}
+    for name in suite.packages:
+        recording = Recording.load(suite.place / RECORDINGS / f"{name}.npz")
+        values[name] = dict(_own_seconds(recording))
+        for seed in submission.card.seeds:
+            path = decisions_path(seed, name)
+            try:
+                decisions = iter(zlib.decompress(submission.files[path]))
+            except zlib.error as error:
+                raise BenchmarkError(f"{path}: {error}") from error
+
+            def told(_: Replay, left: Any = decisions, path: str = path) -> int:
+                found = next(left, None)
+                if found is None:
+                    raise BenchmarkError(
+                        f"{path}: expected a decision for every event, found fewer"
+                    )
+                return int(found)
+
+            values[name][seed] = {"seconds": played(recording, told).total_s}
+            if next(decisions, None) is not None:
+                raise BenchmarkError(f"{path}: expected a decision for every event, found more")
+    return {TIERS: values}
+
+
+def _own_seconds(recording: Recording) -> Mapping[str, Mapping[str, float]]:
+    return {
+        BASELINE: {"seconds": played(recording, schedule_named(_OWN_TIERS, 0)).total_s},
+        "best": {"seconds": oracle_s(recording, waits=True)},
+    }
+
+
+def _traces(
+    submission: Submission, suite: Suite, track: str
+) -> tuple[dict[str, dict[ModuleKey, Trace]], Problem]:
+    """The traces of a track, by seed, and their problem."""
+    traces: dict[str, dict[ModuleKey, Trace]] = {seed: {} for seed in submission.card.seeds}
+    problem: Problem | None = None
+    for seed, kept in traces.items():
+        for key in suite.modules(track):
+            name = trace_name(track, seed, key.package, key.name)
+            trace = Trace.from_bytes(submission.files[name], name)
+            if trace.module_sha256 != suite.module_sha256(track, key):
+                raise BenchmarkError(f"{name}: expected the suite's module, found another one")
+            own = problem_of(trace, {})
+            if not isinstance(own, suite.problem_kind()) or own != (problem or own):
+                expected = problem or suite.problem
+                raise BenchmarkError(f"{name}: problem: expected {expected}, found {own}")
+            problem, kept[key] = own, trace
+    return traces, problem or suite.problem_kind()()
+
+
+def _repeated(
+    suite: Suite,
+    track: str,
+    traces: Mapping[str, Mapping[ModuleKey, Trace]],
+    problem: Problem,
+    jobs: Jobs,
+) -> Generator[PackageOutcome]:
+    """Compile a track again as its traces say."""
+    how: dict[str, Any] = {"tracks": [track], "jobs": jobs}
+    if suite.kind != "spill":
+        other = problem.policy(problem.default_policy, 0)
+        recorded = {seed: RecordedPolicy(kept.values(), other) for seed, kept in traces.items()}
+        yield from outcomes(suite, recorded, problem, **how)
+        return
+    for package in suite.packages:  # registers are taken in optimised modules, known by name alone
+        named = {
+            seed: _ByName({key.name: each for key, each in kept.items() if key.package == package})
+            for seed, kept in traces.items()
+        }
+        yield from outcomes(suite, named, problem, only=[package], **how)
+
+
+def _compare_objects(
+    traces: Mapping[str, Mapping[ModuleKey, Trace]], found: PackageOutcome
+) -> None:
+    for seed, modules in found.traces.items():
+        for module, trace in modules.items():
+            expected = traces[seed][ModuleKey(found.package, module)].object_sha256
+            if trace.object_sha256 != expected:
+                name = trace_name(found.track, seed, found.package, module)
+                what = f"expected an object of SHA-256 {expected[:12]}"
+                raise BenchmarkError(f"{name}: {what}, found {trace.object_sha256[:12]}")
+
+
+class _ByName(Policy):
+    """Answers as a module of the same name was answered: optimised modules have other hashes."""
+
+    def __init__(self, traces: Mapping[str, Trace]) -> None:
+        self._traces = traces
+
+    def for_module(self, module: Module) -> Policy:
+        return RecordedAnswers(self._traces[module.name])
+
+    def begin(self, module: Module) -> AbstractContextManager[Answer]:
+        return self.for_module(module).begin(module)
+
+
+def _compare(submission: Submission, found: SuiteValues) -> None:
+    for track, packages in found.items():
+        for package, values in packages.items():
+            claimed = submission.card.values.get(track, {}).get(package)
+            if claimed != {name: dict(each) for name, each in values.items()}:
+                raise BenchmarkError(
+                    f"submission {submission.card.name}: {track}/{package}: expected the numbers "
+                    f"that its traces come to, {_brief(values)}, found {_brief(claimed)}"
+                )
+
+
+def _brief(values: Any) -> str:
+    text = str({name: dict(each) for name, each in values.items()} if values else values)
+    return text if len(text) < 120 else f"{text[:117]}…"

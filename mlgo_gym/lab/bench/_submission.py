@@ -1,0 +1,263 @@
+"""Submissions: what policies answered on a suite, and what it is said to come to.
+
+A submission is a zip file::
+
+    card.json                                   what it says of itself: `Card`
+    traces/TRACK/SEED/PACKAGE/MODULE.trace      a recorded compilation (`mlgo_gym.rollout.Trace`)
+    traces/tiers/SEED/PROGRAM.decisions         of a suite of tiers: a byte a decision, by zlib
+
+The same answers make the same file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, Self
+
+from corpus_tools.reading import brief
+from mlgo_gym.base import BenchmarkError, parse_json, read_bounded, replacing
+from mlgo_gym.lab.bench._suite import Suite, is_inside
+from mlgo_gym.llvm import embedded_version
+from mlgo_gym.rollout import BASELINE
+
+CARD_FILE: Final = "card.json"
+TRACES: Final = "traces"
+VERIFIED: Final = ".verified.json"
+"""The end of the name of what `bench verify` leaves beside a submission."""
+
+_VERSION: Final = 1
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+_MAX_CARD_BYTES: Final = 1 << 26
+_MAX_BYTES: Final = 1 << 31
+_MAX_FILES: Final = 1 << 20
+_DATE: Final = (1980, 1, 1, 0, 0, 0)
+
+SuiteValues = Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]
+"""Numbers by track, by package, by policy (LLVM's own among them), and by measure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What a submission says of itself.
+
+    Attributes:
+        name: what the table calls it; empty until it is submitted.
+        authors: who made it.
+        about: a sentence for people.
+        url: where it is described.
+        suite: the suite's name.
+        suite_sha256: `Suite.sha256`.
+        llvm_version: of the embedded compiler.
+        seeds: the policies, one for each seed.
+        values: what they come to, LLVM's own heuristic among them.
+        sha256: the hash of each file of the traces, by its path.
+    """
+
+    suite: str
+    suite_sha256: str
+    llvm_version: str
+    seeds: tuple[str, ...]
+    values: SuiteValues = field(repr=False)
+    sha256: Mapping[str, str] = field(repr=False)
+    name: str = ""
+    authors: str = ""
+    about: str = ""
+    url: str = ""
+
+    @classmethod
+    def from_json(cls, value: Any, where: str) -> Self:
+        """Check what was read from a file.
+
+        Raises:
+            BenchmarkError: it is no card; the message says what was expected and found.
+        """
+        if not isinstance(value, dict) or value.get("version") != _VERSION:
+            found = brief(value.get("version") if isinstance(value, dict) else value)
+            raise BenchmarkError(f"{where}: version: expected {_VERSION}, found {found}")
+        texts = ("suite", "suite_sha256", "llvm_version", "name", "authors", "about", "url")
+        for key in texts:
+            if not isinstance(value.get(key), str):
+                found = brief(value.get(key))
+                raise BenchmarkError(f"{where}: {key}: expected a text, found {found}")
+        seeds: Any = value.get("seeds")
+        if not _is_list_of_names(seeds) or BASELINE in seeds:
+            raise BenchmarkError(f"{where}: seeds: expected their names, found {brief(seeds)}")
+        hashes = value.get("sha256")
+        if not isinstance(hashes, dict) or not all(
+            is_inside(name) and isinstance(each, str) for name, each in hashes.items()
+        ):
+            raise BenchmarkError(f"{where}: sha256: expected hashes by path, found {brief(hashes)}")
+        if not _is_values(value.get("values"), depth=4):
+            found = brief(value.get("values"))
+            raise BenchmarkError(f"{where}: values: expected numbers by track, found {found}")
+        texts_found = {key: value[key] for key in texts}
+        return cls(**texts_found, seeds=tuple(seeds), values=value["values"], sha256=hashes)
+
+    def to_json(self) -> dict[str, Any]:
+        """What is in `CARD_FILE`."""
+        return {"version": _VERSION, **asdict(self)}
+
+    def check(self, suite: Suite) -> None:
+        """See that it is of this suite and this LLVM, and that nothing is missing or added.
+
+        Raises:
+            BenchmarkError: it is not.
+        """
+        where = f"submission {self.name or '?'}"
+        for what, expected, found in (
+            ("suite", suite.name, self.suite),
+            ("suite_sha256", suite.sha256, self.suite_sha256),
+            ("llvm_version", suite.llvm_version, self.llvm_version),
+            ("the embedded LLVM", suite.llvm_version, embedded_version()),
+        ):
+            if expected != found:
+                raise BenchmarkError(f"{where}: {what}: expected {expected}, found {found}")
+        expected_files = set(self.files(suite))
+        if missing := sorted(expected_files - self.sha256.keys()):
+            some = f"{len(missing)} of {len(expected_files)} missing, first {missing[0]}"
+            raise BenchmarkError(f"{where}: expected a trace of every module, found {some}")
+        if added := sorted(self.sha256.keys() - expected_files):
+            raise BenchmarkError(f"{where}: expected traces of the suite, found {added[0]!r}")
+
+    def files(self, suite: Suite) -> Iterator[str]:
+        """The paths of the traces that it must have."""
+        for seed in self.seeds:
+            if suite.kind == "tiers":
+                yield from (decisions_path(seed, name) for name in suite.packages)
+                continue
+            for track in suite.tracks:
+                for key in suite.modules(track):
+                    yield trace_name(track, seed, key.package, key.name)
+
+
+def trace_name(track: str, seed: str, package: str, module: str) -> str:
+    """The path of a module's trace in a submission."""
+    return f"{TRACES}/{track}/{seed}/{package}/{module}.trace"
+
+
+def decisions_path(seed: str, program: str) -> str:
+    """The path of the decisions on a recording."""
+    return f"{TRACES}/tiers/{seed}/{program}.decisions"
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A card and the files of its traces, in memory.
+
+    Attributes:
+        card: what it says of itself.
+        files: the bytes of each file of its traces, by its path.
+        sha256: the hash of the file that it was loaded from; empty of a run.
+
+    Raises:
+        BenchmarkError: of methods, a file cannot be read, is damaged, or has something else in it.
+
+    >>> from mlgo_gym import InliningForSize
+    >>> from mlgo_gym.lab.bench import run, sample_suite
+    >>> with sample_suite(["digest.c"]) as suite:
+    ...     made = run(suite, {"0": InliningForSize.policy("never")})
+    >>> made.named("never", "A. Author", "nothing is inlined", "").card.name
+    'never'
+    """
+
+    card: Card
+    files: Mapping[str, bytes] = field(repr=False)
+    sha256: str = ""
+
+    @classmethod
+    def of(
+        cls, suite: Suite, seeds: tuple[str, ...], values: SuiteValues, files: Mapping[str, bytes]
+    ) -> Self:
+        """The submission of a run, without a name yet."""
+        hashes = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
+        card = Card(suite.name, suite.sha256, suite.llvm_version, seeds, values, hashes)
+        return cls(card, files)
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a file, and check that every trace has the hash that the card says."""
+        try:
+            data = read_bounded(path, _MAX_BYTES)
+            with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                files = _read(archive, str(path))
+        except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+            raise BenchmarkError(f"{path}: expected a submission, found: {error}") from error
+        except OSError as error:
+            raise BenchmarkError(f"{path}: cannot be read: {error.strerror}") from error
+        if CARD_FILE not in files:
+            raise BenchmarkError(f"{path}: expected {CARD_FILE} in it, found none")
+        try:
+            value = parse_json(files.pop(CARD_FILE))
+        except ValueError as error:
+            raise BenchmarkError(f"{path}: {CARD_FILE}: {error}") from error
+        card = Card.from_json(value, f"{path}: {CARD_FILE}")
+        for name in sorted({*files, *card.sha256}):
+            found = hashlib.sha256(files[name]).hexdigest() if name in files else "none"
+            if found != card.sha256.get(name):
+                expected = card.sha256.get(name, "no such file")
+                what = f"expected SHA-256 {expected[:12]}, found {found[:12]}"
+                raise BenchmarkError(f"{path}: {name}: {what}: the traces were altered")
+        return cls(card, files, hashlib.sha256(data).hexdigest())
+
+    def named(self, name: str, authors: str, about: str, url: str) -> Submission:
+        """The same with a name, and who made it.
+
+        Raises:
+            BenchmarkError: a table cannot use the name.
+        """
+        if not _NAME.fullmatch(name) or name == BASELINE:
+            raise BenchmarkError(
+                f"name: expected up to 64 letters, digits and ._+- other than {BASELINE!r}, "
+                f"found {name!r}"
+            )
+        card = replace(self.card, name=name, authors=authors, about=about, url=url)
+        return Submission(card, self.files)
+
+    def save(self, path: Path) -> None:
+        """Write the file."""
+        text = json.dumps(self.card.to_json(), indent=1, sort_keys=True).encode()
+        with replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
+            for name, data in sorted({CARD_FILE: text, **self.files}.items()):
+                member = zipfile.ZipInfo(name, _DATE)
+                member.compress_type, member.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+                archive.writestr(member, data)
+
+
+def _read(archive: zipfile.ZipFile, where: str) -> dict[str, bytes]:
+    members = archive.infolist()
+    total = sum(each.file_size for each in members)
+    if total > _MAX_BYTES or len(members) > _MAX_FILES:
+        most = f"expected at most {_MAX_BYTES:,} bytes in {_MAX_FILES:,} files"
+        raise BenchmarkError(f"{where}: {most}, found {total:,} in {len(members):,}")
+    files = {}
+    for member in members:
+        if not is_inside(member.filename) or member.filename in files:
+            raise BenchmarkError(f"{where}: expected files once each, found {member.filename!r}")
+        if member.filename == CARD_FILE and member.file_size > _MAX_CARD_BYTES:
+            raise BenchmarkError(
+                f"{where}: {CARD_FILE}: expected at most {_MAX_CARD_BYTES:,} bytes"
+            )
+        with archive.open(member) as file:
+            files[member.filename] = file.read(member.file_size)
+    return files
+
+
+def _is_list_of_names(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and 0 < len(value) == len(set(map(str, value)))
+        and all(isinstance(each, str) and _NAME.fullmatch(each) for each in value)
+    )
+
+
+def _is_values(value: Any, depth: int) -> bool:
+    if depth == 0:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, dict) and all(_is_values(each, depth - 1) for each in value.values())

@@ -1,0 +1,277 @@
+"""Suites: modules that policies are compared on, each known by its hash.
+
+A suite that ships is a description and the hashes of its files::
+
+    suites/NAME.json     what it is: `Suite`
+    suites/NAME.sha256   its files, as sha256sum writes them
+
+Its folder has the files themselves::
+
+    suite.json           the description
+    SHA256SUMS           the hashes; ``sha256sum -c SHA256SUMS`` checks them
+    packages.json        where each package is from, and its licence
+    TRACK/PACKAGE/       a corpus
+    recordings/          of a suite of tiers: what `mlgo-gym tiers record` has written
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self
+
+from corpus_tools.reading import LARGEST_TEXT_BYTES, brief
+from mlgo_gym.base import BenchmarkError, parse_json, read_bounded
+from mlgo_gym.corpus import Corpus, ModuleKey, Packages
+from mlgo_gym.problems import Problem, problem_named
+
+SUITE_FILE: Final = "suite.json"
+SUMS_FILE: Final = "SHA256SUMS"
+PACKAGES_FILE: Final = "packages.json"
+RECORDINGS: Final = "recordings"
+PLAIN: Final = "plain"
+"""The modules as clang makes them."""
+
+LOCAL: Final = "local"
+"""The same, with the functions local that no other module of the package has."""
+
+KINDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "size": ("icf", "gc", "linked", "text"),
+    "spill": ("score",),
+    "speed": ("instructions",),
+    "tiers": ("seconds",),
+}
+"""What each kind of suite measures; policies are ranked by the first."""
+
+_SHIPPED: Final = Path(__file__).parent / "suites"
+_VERSION: Final = 1
+_MAX_SUMS_BYTES: Final = 1 << 26
+_MAX_FILE_BYTES: Final = 1 << 30
+_DIGITS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """What policies are compared on.
+
+    Attributes:
+        name: with its version at the end.
+        kind: what is measured: one of `KINDS`.
+        about: a sentence for people.
+        llvm_version: of the embedded compiler.
+        problem: what LLVM asks for; empty for a suite of tiers.
+        opt_level: clang's level of the modules.
+        split: of the recipes.
+        tracks: `PLAIN`, and `LOCAL` if it has that.
+        packages: the recipes' names.
+        sums: the hashes of the files, by their paths below the folder.
+        folder: where the files are; ``None`` where they are not here yet.
+
+    >>> Suite.shipped("size-v1-mini").kind
+    'size'
+    """
+
+    name: str
+    kind: str
+    about: str
+    llvm_version: str
+    problem: str
+    opt_level: str
+    split: str
+    tracks: tuple[str, ...]
+    packages: tuple[str, ...]
+    sums: Mapping[str, str] = field(default_factory=dict, repr=False)
+    folder: Path | None = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def shipped(cls, name: str) -> Self:
+        """A suite that ships, without its files.
+
+        Raises:
+            BenchmarkError: there is none of this name.
+        """
+        if name not in shipped_suites():
+            known = ", ".join(shipped_suites())
+            raise BenchmarkError(f"suite: expected one of {known}, found {name!r}")
+        return cls.read(_SHIPPED / f"{name}.json", _SHIPPED / f"{name}.sha256")
+
+    @classmethod
+    def open(cls, folder: Path, *, is_new: bool = False) -> Self:
+        """The suite of a folder, whose files are all checked.
+
+        Args:
+            folder: where it is.
+            is_new: it may differ from the suite of that name that ships.
+
+        Raises:
+            BenchmarkError: a file is missing or is another one, or it is not the suite of that
+                name that ships.
+        """
+        found = cls.read(folder / SUITE_FILE, folder / SUMS_FILE, folder)
+        for name, expected in found.sums.items():
+            actual = _sha256(folder / name)
+            if actual != expected:
+                what = f"expected a file of SHA-256 {expected[:12]}…, found "
+                what += f"{actual[:12]}…" if actual else "none"
+                raise BenchmarkError(f"suite {found.name}: {name}: {what}; fetch the suite again")
+        if not is_new and found.name in shipped_suites():
+            differences(cls.shipped(found.name), found)
+        return found
+
+    @classmethod
+    def read(cls, description: Path, sums: Path, folder: Path | None = None) -> Self:
+        """Read a description and the hashes."""
+        value = _json(description)
+        if not isinstance(value, dict) or value.get("version") != _VERSION:
+            found = brief(value.get("version") if isinstance(value, dict) else value)
+            raise BenchmarkError(f"{description}: version: expected {_VERSION}, found {found}")
+        texts = ("name", "kind", "about", "llvm_version", "problem", "opt_level", "split")
+        for key in texts:
+            if not isinstance(value.get(key), str):
+                raise BenchmarkError(
+                    f"{description}: {key}: expected a text, found {brief(value.get(key))}"
+                )
+        lists: dict[str, Any] = {}
+        for key in ("tracks", "packages"):
+            given = value.get(key)
+            if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+                raise BenchmarkError(f"{description}: {key}: expected texts, found {brief(given)}")
+            lists[key] = tuple(given)
+        if value["kind"] not in KINDS:
+            expected = f"expected one of {', '.join(KINDS)}"
+            raise BenchmarkError(f"{description}: kind: {expected}, found {brief(value['kind'])}")
+        known = read_sums(sums) if sums.exists() or folder else {}
+        return cls(**{key: value[key] for key in texts}, **lists, sums=known, folder=folder)
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What is in `SUITE_FILE`."""
+        value = asdict(self)
+        del value["sums"], value["folder"]
+        return {"version": _VERSION, **value}
+
+    @property
+    def sha256(self) -> str:
+        """The hash of the description and of all files' hashes."""
+        text = json.dumps(self.description, sort_keys=True) + sums_text(self.sums)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """What is measured, the number that policies are ranked by before the others."""
+        return KINDS[self.kind]
+
+    @property
+    def place(self) -> Path:
+        """The folder.
+
+        Raises:
+            BenchmarkError: the files are not here.
+        """
+        if self.folder is None:
+            raise BenchmarkError(
+                f"suite {self.name}: expected its files, found none; "
+                f"'mlgo-gym bench fetch {self.name} --output DIR' brings them"
+            )
+        return self.folder
+
+    def modules(self, track: str) -> Packages:
+        """The modules of a track."""
+        return Packages.of({name: Corpus.load(self.place / track / name) for name in self.packages})
+
+    def module_sha256(self, track: str, key: ModuleKey) -> str:
+        """The hash of a module's bitcode."""
+        return self.sums[f"{track}/{key.package}/{key.name}.bc"]
+
+    def problem_kind(self) -> type[Problem]:
+        """What LLVM asks for."""
+        return problem_named(self.problem)
+
+
+def shipped_suites() -> tuple[str, ...]:
+    """The names of the suites that ship."""
+    return tuple(sorted(path.stem for path in _SHIPPED.glob("*.json")))
+
+
+def differences(expected: Suite, found: Suite) -> None:
+    """See that a suite is the one of its name.
+
+    Raises:
+        BenchmarkError: it is not; the message counts and names the files that differ.
+    """
+    if expected.description != found.description:
+        keys = [
+            key for key, value in expected.description.items() if found.description[key] != value
+        ]
+        what = f"{keys[0]}: expected {expected.description[keys[0]]!r}"
+        raise BenchmarkError(f"suite {found.name}: {what}, found {found.description[keys[0]]!r}")
+    if expected.sums and (other := differing(expected, found)):
+        some = ", ".join(other[:3]) + (", …" if len(other) > 3 else "")
+        raise BenchmarkError(
+            f"suite {found.name}: expected the files that it names, found {len(other)} of "
+            f"{len(expected.sums)} that differ: {some}; results on them cannot be compared"
+        )
+
+
+def differing(expected: Suite, found: Suite) -> list[str]:
+    """The paths of files whose hashes are not equal."""
+    names = sorted({*expected.sums, *found.sums})
+    return [name for name in names if expected.sums.get(name) != found.sums.get(name)]
+
+
+def sums_of(folder: Path) -> dict[str, str]:
+    """The hashes of all files in a folder but of the two that describe it."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    names = {path: path.relative_to(folder).as_posix() for path in paths}
+    described = {SUITE_FILE, SUMS_FILE}
+    return {name: _sha256(path) for path, name in names.items() if name not in described}
+
+
+def sums_text(sums: Mapping[str, str]) -> str:
+    """Hashes as sha256sum writes them."""
+    return "".join(f"{digest}  {name}\n" for name, digest in sorted(sums.items()))
+
+
+def read_sums(path: Path) -> dict[str, str]:
+    """Read what `sums_text` has written.
+
+    Raises:
+        BenchmarkError: it cannot be read, or a line is none.
+    """
+    try:
+        text = read_bounded(path, _MAX_SUMS_BYTES).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BenchmarkError(f"{path}: cannot be read: {error}") from error
+    found = {}
+    for line in text.splitlines():
+        digest, _, name = line.partition("  ")
+        if len(digest) != _DIGITS or not name or not is_inside(name):
+            raise BenchmarkError(f"{path}: expected a hash and a path, found {brief(line)}")
+        found[name] = digest
+    return found
+
+
+def is_inside(name: str) -> bool:
+    """Whether a path leads to a place below a folder."""
+    parts = name.split("/")
+    return not any(part in {"", ".", ".."} or "\\" in part or "\0" in part for part in parts)
+
+
+def _json(path: Path) -> Any:
+    try:
+        return parse_json(read_bounded(path, LARGEST_TEXT_BYTES))
+    except (OSError, ValueError) as error:
+        raise BenchmarkError(f"{path}: cannot be read: {error}") from error
+
+
+def _sha256(path: Path) -> str:
+    """The hash of a file; empty where there is none."""
+    try:
+        return hashlib.sha256(read_bounded(path, _MAX_FILE_BYTES)).hexdigest()
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise BenchmarkError(f"{path}: cannot be read: {error}") from error

@@ -1,0 +1,431 @@
+"""The table: verified submissions to a suite, ranked, as a page and as other sites want it.
+
+::
+
+    table.md                     the page
+    table.json                   the same as numbers
+    profile.png                  performance profiles, where matplotlib is installed
+    eval.yaml                    the suite, for the repository of a data set on Hugging Face
+    .eval_results/NAME.yaml      a submission, for the repository of a model there
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpus_tools.reading import LARGEST_TEXT_BYTES, brief
+from mlgo_gym import __version__
+from mlgo_gym.base import BenchmarkError, parse_json, read_bounded, write_atomically, write_json
+from mlgo_gym.lab.bench._scores import (
+    bootstrap,
+    interquartile_mean,
+    mean,
+    performance_profile,
+    probability_of_improvement,
+)
+from mlgo_gym.lab.bench._submission import VERIFIED, Card, Submission
+from mlgo_gym.lab.bench._suite import LOCAL, PLAIN, Suite
+from mlgo_gym.llvm import embedded_version
+from mlgo_gym.rollout import BASELINE
+
+BEST: Final = "best"
+"""What the best that is known is called among the policies of a suite of tiers."""
+
+_LEGEND: Final = (
+    "Changes are in per cent against LLVM's own heuristic on the plain modules, means of packages; "
+    "scores are 0 for that heuristic and 100 for the best known. Brackets are 95 % bootstrap "
+    "intervals over packages and seeds."
+)
+
+_Array = NDArray[Any]
+_Best = Mapping[str, Mapping[str, Mapping[str, float]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Statistic:
+    """A number and its 95 % interval, if it has one."""
+
+    value: float
+    interval: tuple[float, float] | None
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"value": self.value, "interval": self.interval}
+
+    def text(self, scale: float, digits: int) -> str:
+        """Return it for people."""
+        made = f"{scale * self.value:+.{digits}f}"
+        if self.interval is None:
+            return made
+        low, high = (f"{scale * each:+.{digits}f}" for each in self.interval)
+        return f"{made} [{low}, {high}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A submission in the table.
+
+    Attributes:
+        changes: against LLVM's own on the plain track, as a share: by track, then by measure.
+        score: the normalised score by track: 0 is LLVM's own heuristic, 100 the best known.
+        iqm: the interquartile mean of the same.
+        improvement: how likely it is better than LLVM's own heuristic on a package, by track.
+    """
+
+    card: Card
+    changes: Mapping[str, Mapping[str, Statistic]]
+    score: Mapping[str, Statistic]
+    iqm: Mapping[str, Statistic]
+    improvement: Mapping[str, float]
+    scores: Mapping[str, _Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The rows, the best first, and the best values that are known."""
+
+    suite: Suite
+    rows: tuple[Row, ...]
+    best: _Best
+    best_version: int
+
+
+def verified(path: Path, submission: Submission, suite: Suite) -> None:
+    """Leave word beside a submission that it was verified."""
+    about = {
+        "submission_sha256": submission.sha256,
+        "suite_sha256": suite.sha256,
+        "llvm_version": embedded_version(),
+        "mlgo_gym": __version__,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    write_json(path.with_name(path.name + VERIFIED), about)
+
+
+def verified_submissions(
+    folder: Path, suite: Suite
+) -> tuple[dict[Path, Submission], dict[Path, str]]:
+    """The submissions of a folder to a suite that were verified, and why others are left out.
+
+    Raises:
+        BenchmarkError: two have the same name.
+    """
+    found: dict[Path, Submission] = {}
+    left: dict[Path, str] = {}
+    names: dict[str, Path] = {}
+    for path in sorted(folder.glob("*.zip")):
+        try:
+            submission = Submission.load(path)
+        except BenchmarkError as error:
+            left[path] = str(error)
+            continue
+        if submission.card.suite != suite.name:
+            left[path] = f"it is of the suite {submission.card.suite}"
+            continue
+        record = _record(path)
+        expected = {"submission_sha256": submission.sha256, "suite_sha256": suite.sha256}
+        if {key: record.get(key) for key in expected} != expected:
+            left[path] = "it was not verified as it is now: 'mlgo-gym bench verify'"
+            continue
+        name = submission.card.name
+        if name in names:
+            raise BenchmarkError(
+                f"{path}: name: expected one of its own, found {name!r}, which {names[name]} has"
+            )
+        names[name], found[path] = path, submission
+    return found, left
+
+
+def table(suite: Suite, cards: Sequence[Card], earlier: Mapping[str, Any] | None = None) -> Table:
+    """Compare submissions.
+
+    Args:
+        suite: what they are of.
+        cards: of submissions that were verified.
+        earlier: the best values of an earlier table (`best_json`).
+
+    Raises:
+        BenchmarkError: there are none, or the best values are of another suite.
+
+    >>> from mlgo_gym import InliningForSize
+    >>> from mlgo_gym.lab.bench import run, sample_suite
+    >>> with sample_suite(["digest.c"]) as suite:
+    ...     made = run(suite, {"0": InliningForSize.policy("default")})
+    ...     row, = table(suite, [made.card]).rows
+    >>> row.changes["plain"]["icf"].text(100, 2)
+    '+0.00'
+    """
+    if not cards:
+        raise BenchmarkError(f"suite {suite.name}: expected verified submissions, found none")
+    version, best = _known_best(suite, earlier)
+    found = _best_of(suite, cards, best)
+    version += found != best
+    rows = [_row(suite, card, found) for card in cards]
+    main = next(iter(rows[0].score))
+    rows.sort(key=lambda row: -row.score[main].value)
+    return Table(suite, tuple(rows), found, version)
+
+
+def best_json(made: Table) -> dict[str, Any]:
+    """The best values that are known, for the next table."""
+    return {"version": made.best_version, "suite_sha256": made.suite.sha256, "values": made.best}
+
+
+def write_table(made: Table, folder: Path, dataset: str) -> None:
+    """Write all files of a table.
+
+    Args:
+        made: the table.
+        folder: where they go; made if missing.
+        dataset: the data set's repository, as others refer to it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / "table.md", page(made).encode())
+    write_json(folder / "table.json", table_json(made))
+    write_json(folder / "best.json", best_json(made))
+    write_atomically(folder / "eval.yaml", _eval_yaml(made.suite).encode())
+    results = folder / ".eval_results"
+    results.mkdir(exist_ok=True)
+    for row in made.rows:
+        text = _result_yaml(made.suite, row, dataset)
+        write_atomically(results / f"{row.card.name}.yaml", text.encode())
+
+
+def profiles(made: Table) -> tuple[_Array, dict[str, _Array]]:
+    """The thresholds, and the share of runs above each, by submission."""
+    track = made.suite.tracks[0] if made.suite.tracks else "tiers"
+    thresholds = np.linspace(-100, 100, 201)
+    return thresholds, {
+        row.card.name: performance_profile(row.scores[track], thresholds) for row in made.rows
+    }
+
+
+def page(made: Table) -> str:
+    """The table in Markdown."""
+    suite = made.suite
+    titles = _titles(suite)
+    lines = [
+        f"# {suite.name}",
+        "",
+        suite.about,
+        f"LLVM {suite.llvm_version}; {len(suite.packages)} packages.",
+        f"Best known values: version {made.best_version}.",
+        "",
+        f"| | seeds | {' | '.join(titles.values())} |",
+        f"|---|--:|{'--:|' * len(titles)}",
+    ]
+    for row in made.rows:
+        cells = _cells(row, titles)
+        name = f"[{row.card.name}]({row.card.url})" if row.card.url else row.card.name
+        lines.append(f"| {name} | {len(row.card.seeds)} | {' | '.join(cells)} |")
+    lines += [
+        "",
+        _LEGEND,
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _titles(suite: Suite) -> dict[tuple[str, str], str]:
+    """The columns: by kind of number or measure, and track."""
+    tracks = suite.tracks or ("tiers",)
+    first = {("score", track): f"score{_of(track)}" for track in tracks}
+    rest = {
+        (measure, track): f"{measure}{_of(track)}, %"
+        for track in tracks
+        for measure in (suite.measures if track != LOCAL else suite.measures[:1])
+    }
+    return first | {("better", tracks[0]): "better than LLVM"} | rest
+
+
+def _of(track: str) -> str:
+    return ", local" if track == LOCAL else ""
+
+
+def _cells(row: Row, titles: Mapping[tuple[str, str], str]) -> list[str]:
+    cells = []
+    for what, track in titles:
+        if what == "score":
+            cells.append(row.score[track].text(1, 1))
+        elif what == "better":
+            cells.append(f"{row.improvement[track]:.2f}")
+        else:
+            cells.append(row.changes[track][what].text(100, 2))
+    return cells
+
+
+def _row(suite: Suite, card: Card, best: _Best) -> Row:
+    changes: dict[str, dict[str, Statistic]] = {}
+    scores: dict[str, _Array] = {}
+    improvement = {}
+    for track in suite.tracks or card.values:
+        changes[track] = {}
+        for measure in suite.measures:
+            shares = -changes_of(card, track, measure)
+            changes[track][measure] = _negated(_statistic(shares, mean))
+        measure = suite.measures[0]
+        scores[track] = _normalised(card, track, measure, best)
+        shares = -changes_of(card, track, measure)
+        improvement[track] = probability_of_improvement(shares, np.zeros_like(shares[:1]))
+    score = {track: _statistic(each, mean) for track, each in scores.items()}
+    iqm = {track: _statistic(each, interquartile_mean) for track, each in scores.items()}
+    return Row(card, changes, score, iqm, improvement, scores)
+
+
+def _statistic(scores: _Array, statistic: Any) -> Statistic:
+    if not scores.size:
+        return Statistic(0.0, None)
+    return Statistic(statistic(scores), bootstrap(scores, statistic))
+
+
+def _negated(given: Statistic) -> Statistic:
+    ends = given.interval and (0.0 - given.interval[1], 0.0 - given.interval[0])
+    return Statistic(0.0 - given.value, ends)
+
+
+def _reference(card: Card) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
+    return card.values.get(PLAIN) or next(iter(card.values.values()))
+
+
+def changes_of(card: Card, track: str, measure: str) -> _Array:
+    """The change against LLVM's own on the plain track, as a share: float64 ``[seeds, packages]``.
+
+    Args:
+        card: of a submission.
+        track: whose numbers are compared.
+        measure: one of the suite's.
+    """
+    reference = _reference(card)
+    packages = card.values[track]
+    return np.array(
+        [
+            [
+                packages[package][seed][measure] / reference[package][BASELINE][measure] - 1
+                for package in packages
+            ]
+            for seed in card.seeds
+        ]
+    )
+
+
+def _normalised(card: Card, track: str, measure: str, best: _Best) -> _Array:
+    """0 for LLVM's own, 100 for the best known; packages that nobody made better are left out."""
+    reference = _reference(card)
+    rows = []
+    for seed in card.seeds:
+        row = []
+        for package, values in card.values[track].items():
+            own, least = reference[package][BASELINE][measure], best[track][package][measure]
+            if least < own:
+                row.append(100 * (own - values[seed][measure]) / (own - least))
+        rows.append(row)
+    return np.array(rows, float)
+
+
+def _best_of(suite: Suite, cards: Sequence[Card], known: _Best) -> _Best:
+    found: dict[str, dict[str, dict[str, float]]] = {
+        track: {package: dict(values) for package, values in packages.items()}
+        for track, packages in known.items()
+    }
+    for card in cards:
+        for track, packages in card.values.items():
+            for package, values in packages.items():
+                best = found.setdefault(track, {}).setdefault(package, {})
+                for name in (BASELINE, BEST, *card.seeds):
+                    for measure, value in values.get(name, {}).items():
+                        best[measure] = min(best.get(measure, value), value)
+    del suite
+    return found
+
+
+def _known_best(suite: Suite, known: Mapping[str, Any] | None) -> tuple[int, _Best]:
+    if known is None:
+        return 0, {}
+    if known.get("suite_sha256") != suite.sha256 or not isinstance(known.get("version"), int):
+        found = brief(known.get("suite_sha256"))
+        raise BenchmarkError(
+            f"best known values: suite_sha256: expected {suite.sha256[:12]}, found {found}"
+        )
+    return known["version"], known["values"]
+
+
+def _record(path: Path) -> dict[str, Any]:
+    try:
+        value = parse_json(read_bounded(path.with_name(path.name + VERIFIED), LARGEST_TEXT_BYTES))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def table_json(made: Table) -> dict[str, Any]:
+    """The table as numbers."""
+    return {
+        "suite": made.suite.name,
+        "suite_sha256": made.suite.sha256,
+        "best_version": made.best_version,
+        "submissions": [
+            {
+                "name": row.card.name,
+                "authors": row.card.authors,
+                "about": row.card.about,
+                "url": row.card.url,
+                "seeds": list(row.card.seeds),
+                "score": {track: each.to_json() for track, each in row.score.items()},
+                "iqm": {track: each.to_json() for track, each in row.iqm.items()},
+                "better_than_llvm": dict(row.improvement),
+                "changes": {
+                    track: {measure: each.to_json() for measure, each in measures.items()}
+                    for track, measures in row.changes.items()
+                },
+                "scores": {track: each.tolist() for track, each in row.scores.items()},
+            }
+            for row in made.rows
+        ],
+    }
+
+
+def _eval_yaml(suite: Suite) -> str:
+    """What a data set's repository says, for Hugging Face's Community Evals."""
+    tasks = "".join(
+        f"  - id: {task}\n    config: {suite.name}\n    split: {suite.split or 'test'}\n"
+        for task in _tasks(suite)
+    )
+    about = json.dumps(f"{suite.about} Normalised score: 0 is LLVM's own heuristic, 100 the best.")
+    return (
+        f"name: {json.dumps(f'mlgo_gym {suite.name}')}\ndescription: {about}\n"
+        f"evaluation_framework: mlgo_gym\ntasks:\n{tasks}"
+    )
+
+
+def _result_yaml(suite: Suite, row: Row, dataset: str) -> str:
+    """What a model's repository says."""
+    parts = []
+    date = datetime.now(UTC).date().isoformat()
+    for task, track in _tasks(suite).items():
+        lines = [
+            "- dataset:",
+            f"    id: {json.dumps(dataset)}",
+            f"    task_id: {task}",
+            f"  value: {row.score[track].value:.2f}",
+            f"  date: {json.dumps(date)}",
+            f"  notes: {json.dumps(f'{len(row.card.seeds)} seeds; suite {suite.sha256[:12]}')}",
+        ]
+        if row.card.url:
+            lines += ["  source:", f"    url: {json.dumps(row.card.url)}"]
+            lines += [f"    name: {json.dumps(row.card.name)}"]
+        parts.append("\n".join(lines))
+    return "\n".join(parts) + "\n"
+
+
+def _tasks(suite: Suite) -> dict[str, str]:
+    tracks = suite.tracks or ("tiers",)
+    names = {track: suite.name.replace("-", "_") for track in tracks}
+    return {name if track != LOCAL else f"{name}_local": track for track, name in names.items()}

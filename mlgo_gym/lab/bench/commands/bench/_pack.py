@@ -1,0 +1,57 @@
+"""``mlgo-gym bench pack``: a suite's archive."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from corpus_tools.command_line import whole
+from mlgo_gym.cli import Output, check_folder
+from mlgo_gym.cli import options as shared
+
+DESCRIPTION = (
+    "Make the archive of a suite from the corpora of its packages, or from recordings. The same "
+    "corpora make the same archive. With --hashes, the hashes are written too, for a new suite."
+)
+EXAMPLE = "mlgo-gym bench pack size-v1-mini --from corpora --output size-v1-mini.tar.xz"
+
+
+def add_options(add: shared.Options) -> None:
+    add("suite", "NAME", "a suite that ships, or the file that describes one")
+    what = "the corpora of its packages, by their names, or its recordings"
+    add("--from", "DIR", what, required=True, dest="source")
+    add("--output", "FILE", "the archive", required=True)
+    add("--hashes", "FILE", "write the files' hashes, which the suite does not have yet")
+    add("--jobs", "N", "work on N modules at once", 2, type=whole(1))
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    from mlgo_gym.base import write_atomically
+    from mlgo_gym.lab.bench import (
+        Suite,
+        check_differing,
+        make_suite,
+        pack,
+        sources_in,
+        suite_named,
+        sums_text,
+    )
+
+    check_folder("--output", options.output)
+    suite = suite_named(options.suite)
+    with tempfile.TemporaryDirectory(prefix="mlgo-gym-bench-") as scratch:
+        folder = Path(scratch) / suite.name
+        sources = sources_in(suite, options.source)
+        with output.line() as say:
+            other = make_suite(suite, sources, folder, jobs=options.jobs, progress=say)
+        if options.hashes is None:
+            check_differing(suite, other)
+        made = Suite.open(folder, is_new=options.hashes is not None)
+        pack(made, options.output)
+        if options.hashes is not None:
+            write_atomically(options.hashes, sums_text(made.sums).encode())
+    size = options.output.stat().st_size
+    output.print(f"{made.name}: {len(made.sums)} files, {size:,} bytes")
+    output.json({"suite": made.name, "sha256": made.sha256, "files": len(made.sums), "bytes": size})
+    return 0

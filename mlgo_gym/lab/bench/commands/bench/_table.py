@@ -1,0 +1,59 @@
+"""``mlgo-gym bench table``: verified submissions, ranked."""
+
+from __future__ import annotations
+
+import argparse
+
+from mlgo_gym.cli import Output, make_folder
+from mlgo_gym.cli import options as shared
+
+DESCRIPTION = (
+    "Rank the verified submissions of a folder: changes and normalised scores with 95 % "
+    "intervals, as a page, as numbers, and as Hugging Face's Community Evals."
+)
+EXAMPLE = "mlgo-gym bench table submissions --suite suites/size-v1-mini --output table"
+
+
+def add_options(add: shared.Options) -> None:
+    add("submissions", "DIR", "the folder of submissions")
+    add("--suite", "DIR", "the suite's folder (default: the sample)")
+    add("--output", "DIR", "where the page and the other files go")
+    add("--best", "FILE", "the best values known so far: best.json of an earlier table")
+    add("--dataset", "NAME", "the suite's data set on Hugging Face", "mlgo-gym/bench")
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    from mlgo_gym.cli import narrow_table, save_figure
+    from mlgo_gym.evaluation import can_plot
+    from mlgo_gym.lab.bench import (
+        known_best,
+        open_or_sample,
+        table,
+        table_json,
+        verified_submissions,
+        write_table,
+    )
+
+    if options.output is not None:
+        make_folder(options.output)
+    with open_or_sample(options.suite) as suite:
+        found, left = verified_submissions(options.submissions, suite)
+        for path, why in left.items():
+            output.warn(f"{path}: left out: {why}")
+        known = known_best(options.best) if options.best is not None else None
+        made = table(suite, [each.card for each in found.values()], known)
+    (track, *_) = made.rows[0].score
+    measure = suite.measures[0]
+    shown = narrow_table(("name", "seeds", "score", f"{measure}, %"), right=("seeds",))
+    for row in made.rows:
+        change = row.changes[track][measure].text(100, 2)
+        shown.add_row(row.card.name, str(len(row.card.seeds)), row.score[track].text(1, 0), change)
+    output.print(shown)
+    if options.output is not None:
+        write_table(made, options.output, options.dataset)
+        if can_plot():
+            from mlgo_gym.lab.bench import profile_figure
+
+            save_figure(options.output / "profile.png", profile_figure(made))
+    output.json(table_json(made))
+    return 0

@@ -1,0 +1,180 @@
+"""``mlgo-gym bench``: from a run to the table, and what is said of what is wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from mlgo_gym.lab.bench import sample_suite
+from mlgo_gym.lab.bench._archive import pack, unpack
+from mlgo_gym.lab.tiers import SAMPLE_RECORDING
+from tests.cli.command import Done, run
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("suite")
+    with sample_suite(["digest.c", "scene.cpp"]) as made:
+        pack(made, folder / "suite.tar.xz")
+    return unpack(folder / "suite.tar.xz", folder / "suite").place
+
+
+@pytest.fixture(scope="module")
+def recorded(suite: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of three policies, by name."""
+    folder = tmp_path_factory.mktemp("runs")
+    (folder / "rule.py").write_text("def never(observation):\n    return 0\n")
+    for name, how in (
+        ("never", ("--function", "rule.py:never")),
+        ("random", ("--policy", "random", "--seeds", "2")),
+        ("shipped", ("--model", "inlining-for-size")),
+    ):
+        done = run("bench", "run", "--suite", suite, *how, "--output", f"{name}.run", cwd=folder)
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def submissions(recorded: Path, tmp_path: Path) -> Path:
+    for name in ("never", "random", "shipped"):
+        assert submit(recorded, name, tmp_path / "submissions").returncode == 0
+    return tmp_path / "submissions"
+
+
+def submit(recorded: Path, name: str, into: Path) -> Done:
+    how = ("--name", name, "--authors", "us", "--url", "https://example.org", "--into", into)
+    return run("bench", "submit", recorded / f"{name}.run", *how, cwd=recorded)
+
+
+def test_from_runs_to_the_table(suite: Path, submissions: Path, tmp_path: Path) -> None:
+    paths = sorted(submissions.glob("*.zip"))
+    done = run("bench", "verify", *paths, "--suite", suite, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    how = ("--suite", suite, "--output", "table", "--json")
+    done = run("bench", "table", submissions, *how, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    names = [each["name"] for each in found["submissions"]]
+    assert names == ["shipped", "never", "random"]
+    best, _, chance = found["submissions"]
+    assert best["score"]["plain"]["value"] == 100
+    assert best["better_than_llvm"]["plain"] == 1
+    assert chance["score"]["plain"]["value"] < 0
+    page = (tmp_path / "table" / "table.md").read_text()
+    assert "[shipped](https://example.org)" in page
+    result = (tmp_path / "table" / ".eval_results" / "shipped.yaml").read_text()
+    assert "value: 100.00" in result
+    assert (tmp_path / "table" / "profile.png").stat().st_size > 1000
+    again = run("bench", "table", submissions, *how, "--best", "table/best.json", cwd=tmp_path)
+    assert json.loads(again.stdout)["best_version"] == found["best_version"] == 1
+
+
+def test_only_what_was_verified_as_it_is_comes_into_the_table(
+    suite: Path, submissions: Path, recorded: Path, tmp_path: Path
+) -> None:
+    done = run("bench", "table", submissions, "--suite", suite, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "expected verified submissions, found none" in done.stderr
+    assert "left out: it was not verified as it is now" in " ".join(done.stderr.split())
+    run("bench", "verify", submissions / "never.zip", "--suite", suite, cwd=tmp_path)
+    (submissions / "never.zip").unlink()
+    how = ("--name", "never", "--authors", "others", "--into", submissions)
+    run("bench", "submit", recorded / "random.run", *how, cwd=tmp_path)
+    assert run("bench", "table", submissions, "--suite", suite, cwd=tmp_path).returncode == 1
+
+
+def test_the_smallest_of_several(suite: Path, recorded: Path, tmp_path: Path) -> None:
+    given = [("--traces", recorded / f"{name}.run") for name in ("never", "random", "shipped")]
+    how = ("--suite", suite, *(part for each in given for part in each), "--json")
+    values = json.loads(run("bench", "run", *how, cwd=tmp_path).stdout)["values"]
+    one = ("--suite", suite, "--traces", recorded / "shipped.run", "--json")
+    alone = json.loads(run("bench", "run", *one, cwd=tmp_path).stdout)["values"]
+    found, expected = (each["plain"]["sample"]["0"]["text"] for each in (values, alone))
+    assert found <= expected
+
+
+def test_a_taken_name(recorded: Path, submissions: Path) -> None:
+    done = submit(recorded, "never", submissions)
+    assert done.returncode == 1
+    assert "name: expected one of its own, found 'never'" in done.stderr
+
+
+def test_a_damaged_submission_does_not_end_the_others(
+    suite: Path, submissions: Path, tmp_path: Path
+) -> None:
+    (submissions / "never.zip").write_bytes(b"nothing")
+    paths = (submissions / "never.zip", submissions / "shipped.zip")
+    done = run("bench", "verify", *paths, "--suite", suite, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "never.zip: expected a submission" in " ".join(done.stderr.split())
+    assert "shipped.zip: verified" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ((), "expected one of --policy, --model, --function or --traces, found none"),
+        (("--policy", "never", "--model", "m"), "found --policy and --model"),
+        (("--function", "rule"), "--function: expected FILE:NAME, found 'rule'"),
+        (("--traces", "."), "--traces: expected traces of size-sample, found none"),
+        (("--policy", "never", "--output", "no/where.zip"), "--output: expected an existing"),
+    ],
+)
+def test_runs_that_cannot_begin(
+    how: tuple[str, ...], message: str, suite: Path, tmp_path: Path
+) -> None:
+    done = run("bench", "run", "--suite", suite, *how, cwd=tmp_path)
+    assert done.returncode == 1
+    assert message in " ".join(done.stderr.split())
+
+
+def test_no_space_is_said_before_the_work(
+    suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
+    how = ("--suite", suite, "--policy", "never", "--output", "never.run")
+    done = run("bench", "run", *how, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "expected 67,108,864 bytes free on its disk, found 1,000" in " ".join(
+        done.stderr.split()
+    )
+
+
+def test_a_folder_that_is_no_suite(tmp_path: Path) -> None:
+    done = run("bench", "run", "--suite", tmp_path, "--policy", "never", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "suite.json: cannot be read" in " ".join(done.stderr.split())
+
+
+def test_a_new_suite_of_tiers(tmp_path: Path) -> None:
+    described: dict[str, object] = dict.fromkeys(("problem", "opt_level", "split"), "")
+    described |= {"version": 1, "name": "own", "kind": "tiers", "about": "One.", "tracks": []}
+    described |= {"llvm_version": "22.1.0", "packages": ["json"]}
+    (tmp_path / "own.json").write_text(json.dumps(described))
+    (tmp_path / "json.npz").write_bytes(SAMPLE_RECORDING.read_bytes())
+    how: tuple[str, ...] = ("own.json", "--from", ".", "--output", "own.tar.xz")
+    done = run("bench", "pack", *how, "--hashes", "own.sha256", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    how = ("own.json", "--archive", "own.tar.xz", "--output", "own")
+    assert run("bench", "fetch", *how, cwd=tmp_path).returncode == 0
+    for name in ("ski-rental", "O0"):
+        how = ("--suite", "own", "--policy", name, "--output", f"{name}.run")
+        assert run("bench", "run", *how, cwd=tmp_path).returncode == 0
+        how = (f"{name}.run", "--name", name, "--authors", "us", "--into", "submissions")
+        assert run("bench", "submit", *how, cwd=tmp_path).returncode == 0
+        how = (f"submissions/{name}.zip", "--suite", "own")
+        assert run("bench", "verify", *how, cwd=tmp_path).returncode == 0
+    done = run("bench", "table", "submissions", "--suite", "own", "--json", cwd=tmp_path)
+    first, last = json.loads(done.stdout)["submissions"]
+    assert (first["name"], last["name"]) == ("O0", "ski-rental")  # the program is short
+    assert 0 < last["score"]["tiers"]["value"] < first["score"]["tiers"]["value"] <= 100
+
+
+def test_suites_that_ship(tmp_path: Path) -> None:
+    done = run("bench", "suites", "--json", cwd=tmp_path)
+    names = [each["name"] for each in json.loads(done.stdout)]
+    assert {"size-v1", "size-v1-mini", "spill-v1", "speed-v1"} <= set(names)

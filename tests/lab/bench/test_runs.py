@@ -1,0 +1,188 @@
+"""Runs of a suite, submissions, and what verification finds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlgo_gym import InliningForSize
+from mlgo_gym.errors import BenchmarkError
+from mlgo_gym.lab.bench import Submission, Suite, run, sample_suite, verify
+from mlgo_gym.lab.bench._submission import CARD_FILE, Card
+from mlgo_gym.rollout import BASELINE, Trace
+
+MODULES = ["digest.c", "codec_text.c"]
+DIGEST = "traces/plain/0/sample/digest.c.trace"
+
+
+@pytest.fixture(scope="module")
+def suite() -> Iterator[Suite]:
+    with sample_suite(MODULES) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def submission(suite: Suite) -> Submission:
+    policies = {str(seed): InliningForSize.policy("random", seed) for seed in range(2)}
+    return run(suite, policies).named("chance", "nobody", "", "")
+
+
+@pytest.fixture
+def saved(submission: Submission, tmp_path: Path) -> Path:
+    path = tmp_path / "chance.zip"
+    submission.save(path)
+    return path
+
+
+def test_a_run_has_every_module_of_every_track_and_seed(
+    suite: Suite, submission: Submission
+) -> None:
+    assert len(submission.files) == len(MODULES) * len(suite.tracks) * 2
+    values = submission.card.values["plain"]["sample"]
+    assert set(values) == {BASELINE, "0", "1"}
+    assert values["0"]["icf"] <= values["0"]["gc"]
+    assert values["0"] != values[BASELINE]
+
+
+def test_equal_runs_make_equal_files_and_hold(
+    suite: Suite, submission: Submission, saved: Path, tmp_path: Path
+) -> None:
+    policies = {str(seed): InliningForSize.policy("random", seed) for seed in range(2)}
+    again = run(suite, policies, jobs=2).named("chance", "nobody", "", "")
+    again.save(tmp_path / "again.zip")
+    assert saved.read_bytes() == (tmp_path / "again.zip").read_bytes()
+    verify(Submission.load(saved), suite, jobs=2)
+    assert submission.card.sha256 == again.card.sha256
+
+
+def test_every_flipped_decision_is_found(suite: Suite, submission: Submission) -> None:
+    trace = Trace.from_bytes(submission.files[DIGEST])
+    size = trace.advice_spec.size_bytes
+    found = 0
+    for index in range(trace.decisions):
+        flipped = np.array(trace.actions())
+        flipped[index] = 1 - flipped[index]
+        with pytest.raises(BenchmarkError, match=r"digest\.c|sample"):
+            verify(_forged(submission, replace(trace, advice=flipped.tobytes())), suite)
+        found += 1
+    assert found == trace.decisions == len(trace.advice) // size > 3
+
+
+def test_another_object_is_found(suite: Suite, submission: Submission) -> None:
+    trace = Trace.from_bytes(submission.files[DIGEST])
+    with pytest.raises(BenchmarkError, match=r"digest\.c\.trace: expected an object of SHA-256"):
+        verify(_forged(submission, replace(trace, object_sha256="0" * 64)), suite)
+
+
+def test_numbers_that_the_traces_do_not_come_to_are_found(
+    suite: Suite, submission: Submission
+) -> None:
+    values = json.loads(json.dumps(submission.card.values))
+    values["plain"]["sample"]["0"]["icf"] -= 1
+    card = replace(submission.card, values=values)
+    with pytest.raises(BenchmarkError, match="plain/sample: expected the numbers that its traces"):
+        verify(replace(submission, card=card), suite)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"suite": "size-v9"}, "suite: expected size-sample, found size-v9"),
+        ({"suite_sha256": "0" * 64}, "suite_sha256: expected"),
+        ({"llvm_version": "21.0.0"}, r"llvm_version: expected 22.*, found 21\.0\.0"),
+        ({"seeds": ("0", "1", "2")}, "expected a trace of every module, found 4 of 12 missing"),
+        ({"seeds": ("0",)}, "expected traces of the suite, found 'traces/local/1/"),
+    ],
+)
+def test_what_is_not_of_the_suite(
+    change: dict[str, str], message: str, suite: Suite, submission: Submission
+) -> None:
+    card = replace(submission.card, **change)  # type: ignore[arg-type]
+    with pytest.raises(BenchmarkError, match=message):
+        verify(replace(submission, card=card), suite)
+
+
+def test_a_trace_of_another_module_is_found(suite: Suite, submission: Submission) -> None:
+    other = submission.files["traces/plain/0/sample/codec_text.c.trace"]
+    with pytest.raises(BenchmarkError, match="expected the suite's module, found another one"):
+        verify(_forged(submission, Trace.from_bytes(other)), suite)
+
+
+def test_a_trace_of_other_settings_is_found(suite: Suite, submission: Submission) -> None:
+    trace = Trace.from_bytes(submission.files[DIGEST])
+    settings = {**trace.settings, "size_increase_threshold": 4.0}
+    with pytest.raises(BenchmarkError, match="problem: expected"):
+        verify(_forged(submission, replace(trace, settings=settings)), suite)
+
+
+def test_an_altered_file(saved: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(saved) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    for change, message in (
+        ({DIGEST: files[DIGEST] + b"x"}, "the traces were altered"),
+        ({"traces/more": b""}, "traces/more: expected SHA-256 no such file"),
+        ({CARD_FILE: b"{"}, "card.json: "),
+        ({CARD_FILE: b'{"version": 7}'}, "version: expected 1, found 7"),
+        ({"../outside": b""}, r"found '\.\./outside'"),
+    ):
+        path = tmp_path / "altered.zip"
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, data in {**files, **change}.items():
+                archive.writestr(name, data)
+        with pytest.raises(BenchmarkError, match=message):
+            Submission.load(path)
+
+
+@pytest.mark.parametrize("length", [0, 10, 2000])
+def test_a_cut_file(length: int, saved: Path) -> None:
+    saved.write_bytes(saved.read_bytes()[:length])
+    with pytest.raises(BenchmarkError, match="expected a submission, found"):
+        Submission.load(saved)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seeds": []}, "seeds: expected"),
+        ({"seeds": ["LLVM"]}, "seeds: expected"),
+        ({"seeds": ["0", "0"]}, "seeds: expected"),
+        ({"name": 1}, "name: expected a text, found 1"),
+        ({"values": {"plain": {"sample": {"0": {"icf": "small"}}}}}, "values: expected numbers"),
+        ({"sha256": {"/etc/passwd": "0"}}, "sha256: expected hashes"),
+    ],
+)
+def test_cards_that_are_none(
+    change: dict[str, object], message: str, submission: Submission
+) -> None:
+    value = {**json.loads(json.dumps(submission.card.to_json())), **change}
+    with pytest.raises(BenchmarkError, match=message):
+        Card.from_json(value, "card.json")
+
+
+@pytest.mark.parametrize("name", ["", "LLVM", "a b", "../a", "a" * 65])
+def test_names_that_a_table_cannot_use(name: str, submission: Submission) -> None:
+    with pytest.raises(BenchmarkError, match="name: expected up to 64 letters"):
+        submission.named(name, "nobody", "", "")
+
+
+def test_a_module_that_does_not_compile_is_named(suite: Suite) -> None:
+    def wrong(observation: object) -> int:
+        del observation
+        return 7
+
+    with pytest.raises(Exception, match="expected"):
+        run(suite, {"0": wrong})
+
+
+def _forged(submission: Submission, trace: Trace) -> Submission:
+    """The submission with another trace of a module, and a card that agrees with it."""
+    files = {**submission.files, DIGEST: trace.to_bytes()}
+    hashes = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+    return replace(submission, files=files, card=replace(submission.card, sha256=hashes))
