@@ -81,6 +81,10 @@ TINY = {
         ),
         (CLANG, ("llvm-size-22", "llvm-22")),
     ),
+    "bench_runs": Tiny(
+        ("benchmarks.bench_runs build/corpora/lupa-Oz",),
+        ("# modules, # decisions: under inlining-for-size # x the time that LLVM takes alone",),
+    ),
     "box_worth": Tiny(
         ("benchmarks.box_worth mutants --count 3",),
         ("json: # changes of # change its output; boxes show # of them (#%)",),

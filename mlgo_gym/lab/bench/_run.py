@@ -126,18 +126,45 @@ def run_tiers(
         recording = Recording.load(suite.place / RECORDINGS / f"{name}.npz")
         values[name] = dict(_own_seconds(recording))
         for seed, policy in policies.items():
-            decisions = bytearray()
-
-            def noted(
-                replay: Replay, policy: TierPolicy = policy, to: bytearray = decisions
-            ) -> int:
-                to.append(policy(replay))
-                return to[-1]
-
+            noted = _Noted(policy)
             values[name][seed] = {"seconds": played(recording, noted).total_s}
-            files[decisions_path(seed, name)] = zlib.compress(bytes(decisions), 9)
+            files[decisions_path(seed, name)] = zlib.compress(bytes(noted.decisions), 9)
         progress(name)
     return Submission.of(suite, tuple(policies), {TIERS: values}, files)
+
+
+class _Noted:
+    """A policy whose decisions are kept."""
+
+    def __init__(self, policy: TierPolicy) -> None:
+        self._policy = policy
+        self.decisions = bytearray()
+
+    def __call__(self, replay: Replay) -> int:
+        self.decisions.append(self._policy(replay))
+        return self.decisions[-1]
+
+
+class _Told:
+    """Decides as was once decided."""
+
+    def __init__(self, decisions: bytes, path: str) -> None:
+        self._left = iter(decisions)
+        self._path = path
+
+    def __call__(self, _: Replay) -> int:
+        found = next(self._left, None)
+        if found is None:
+            raise self._error("fewer")
+        return found
+
+    def check_end(self) -> None:
+        if next(self._left, None) is not None:
+            raise self._error("more")
+
+    def _error(self, found: str) -> BenchmarkError:
+        what = "expected a decision for every event"
+        return BenchmarkError(f"{self._path}: {what}, found {found}")
 
 
 def _replayed(submission: Submission, suite: Suite) -> SuiteValues:
@@ -148,21 +175,11 @@ def _replayed(submission: Submission, suite: Suite) -> SuiteValues:
         for seed in submission.card.seeds:
             path = decisions_path(seed, name)
             try:
-                decisions = iter(zlib.decompress(submission.files[path]))
+                told = _Told(zlib.decompress(submission.files[path]), path)
             except zlib.error as error:
                 raise BenchmarkError(f"{path}: {error}") from error
-
-            def told(_: Replay, left: Any = decisions, path: str = path) -> int:
-                found = next(left, None)
-                if found is None:
-                    raise BenchmarkError(
-                        f"{path}: expected a decision for every event, found fewer"
-                    )
-                return int(found)
-
             values[name][seed] = {"seconds": played(recording, told).total_s}
-            if next(decisions, None) is not None:
-                raise BenchmarkError(f"{path}: expected a decision for every event, found more")
+            told.check_end()
     return {TIERS: values}
 
 

@@ -14,7 +14,7 @@ DESCRIPTION = (
     "Make the archive of a suite from the corpora of its packages, or from recordings. The same "
     "corpora make the same archive. With --hashes, the hashes are written too, for a new suite."
 )
-EXAMPLE = "mlgo-gym bench pack size-v1-mini --from corpora --output size-v1-mini.tar.xz"
+EXAMPLE = "mlgo-gym bench pack size-v1 --from corpora --output size-v1.tar.xz"
 
 
 def add_options(add: shared.Options) -> None:

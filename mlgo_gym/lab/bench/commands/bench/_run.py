@@ -24,7 +24,7 @@ DESCRIPTION = (
     "keep every decision. Several models, or seeds of a policy by chance, are runs of the same "
     "thing. Without a suite it is the sample of this package."
 )
-EXAMPLE = "mlgo-gym bench run --model inlining-for-size --output shipped.zip"
+EXAMPLE = "mlgo-gym bench run --model inlining-for-size"
 
 
 def add_options(add: shared.Options) -> None:

@@ -9,7 +9,7 @@ from mlgo_gym.cli import Output, make_folder
 from mlgo_gym.cli import options as shared
 
 DESCRIPTION = "Give a run a name and say who made it: a file for a table's folder of submissions."
-EXAMPLE = "mlgo-gym bench submit shipped.zip --name shipped --authors me --into submissions"
+EXAMPLE = "mlgo-gym bench submit a.run --name a --authors me --into submissions"
 
 
 def add_options(add: shared.Options) -> None:

@@ -11,7 +11,7 @@ DESCRIPTION = (
     "Rank the verified submissions of a folder: changes and normalised scores with 95 % "
     "intervals, as a page, as numbers, and as Hugging Face's Community Evals."
 )
-EXAMPLE = "mlgo-gym bench table submissions --suite suites/size-v1-mini --output table"
+EXAMPLE = "mlgo-gym bench table submissions --suite suites/size-v1"
 
 
 def add_options(add: shared.Options) -> None:

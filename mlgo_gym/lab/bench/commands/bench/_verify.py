@@ -12,7 +12,7 @@ DESCRIPTION = (
     "Answer LLVM as a submission did, and compare every object's hash, and all numbers. What "
     "holds gets a file SUBMISSION.verified.json, which 'bench table' asks for."
 )
-EXAMPLE = "mlgo-gym bench verify submissions/shipped.zip --suite suites/size-v1-mini"
+EXAMPLE = "mlgo-gym bench verify submissions/a.zip --suite suites/size-v1"
 
 
 def add_options(add: shared.Options) -> None:
