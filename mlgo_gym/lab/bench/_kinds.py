@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 from mlgo_gym.base import BenchmarkError
 from mlgo_gym.corpus import Packages
@@ -109,7 +109,7 @@ def outcomes(
                     name: {each.module: each.traces[name] for each in modules} for name in policies
                 }
                 part = packages.only(packages.by_package[package])
-                values = measure(part, modules, traces, problem, jobs)
+                values = measure(_Package(part, modules, traces, problem, jobs))
                 yield PackageOutcome(track, package, values, traces)
 
 
@@ -164,21 +164,22 @@ def _results(report: ModuleReport, kind: type[_Kind]) -> dict[str, _Kind]:
     return {name: each for name, each in found.items() if isinstance(each, kind)}
 
 
-_Traces = Mapping[str, Mapping[str, Trace]]
+@dataclass(frozen=True, slots=True)
+class _Package:
+    """What is measured: a package's modules, compiled, and their traces by policy and module."""
+
+    packages: Packages
+    modules: Sequence[_Compiled]
+    traces: Mapping[str, Mapping[str, Trace]]
+    problem: Problem
+    jobs: Jobs
 
 
-def _sizes(
-    packages: Packages,
-    modules: Sequence[_Compiled],
-    traces: _Traces,
-    problem: Problem,
-    jobs: Jobs,
-) -> Values:
+def _sizes(package: _Package) -> Values:
     """Bytes of code: of all objects, and of what a linker keeps of them."""
-    del packages, problem, jobs
     values = {}
-    for name in (BASELINE, *traces):
-        given = [each.results[name] for each in modules]
+    for name in (BASELINE, *package.traces):
+        given = [each.results[name] for each in package.modules]
         results = [each for each in given if isinstance(each, CompilationResult)]
         linked = linked_sizes([each.object_bytes or b"" for each in results])
         values[name] = {
@@ -190,21 +191,14 @@ def _sizes(
     return values
 
 
-def _spills(
-    packages: Packages,
-    modules: Sequence[_Compiled],
-    traces: _Traces,
-    problem: Problem,
-    jobs: Jobs,
-) -> Values:
+def _spills(package: _Package) -> Values:
     """LLVM's score of the functions that ask: the geometric mean of the ratios to LLVM's own."""
-    del packages, jobs
-    measure = measure_of(problem)
+    measure = measure_of(package.problem)
     values = {BASELINE: {"score": 1.0}}
-    for name in traces:
+    for name in package.traces:
         scores: dict[tuple[str, str], float] = {}
         own: dict[tuple[str, str], float] = {}
-        for each in modules:
+        for each in package.modules:
             baseline = measure.parts(each.results[BASELINE])
             for function, score in measure.parts(each.results[name]).items():
                 scores[each.module, function] = score
@@ -213,20 +207,15 @@ def _spills(
     return values
 
 
-def _instructions(
-    packages: Packages,
-    modules: Sequence[_Compiled],
-    traces: _Traces,
-    problem: Problem,
-    jobs: Jobs,
-) -> Values:
+def _instructions(package: _Package) -> Values:
     """Instructions that the package's programs execute: the sum over its workloads."""
-    del modules
-    recorded = _recorded(traces, problem)
+    problem = package.problem
+    other = problem.policy(problem.default_policy, 0)
+    recorded = {name: RecordedPolicy(each.values(), other) for name, each in package.traces.items()}
     totals = dict.fromkeys((BASELINE, *recorded), 0.0)
-    setting = Setting(problem, jobs=jobs)
+    setting = Setting(problem, jobs=package.jobs)
     meter = meter_named("instructions")
-    for scores in measured_programs(packages.named, recorded, setting, [meter]):
+    for scores in measured_programs(package.packages.named, recorded, setting, [meter]):
         if scores.error:
             raise BenchmarkError(f"{scores.label}: {scores.error}")
         for name in totals:
@@ -234,12 +223,7 @@ def _instructions(
     return {name: {"instructions": total} for name, total in totals.items()}
 
 
-def _recorded(traces: _Traces, problem: Problem) -> dict[str, RecordedPolicy]:
-    other = problem.policy(problem.default_policy, 0)
-    return {name: RecordedPolicy(each.values(), other) for name, each in traces.items()}
-
-
-_MEASURES: dict[str, Callable[[Packages, Sequence[_Compiled], _Traces, Problem, Jobs], Values]] = {
+_MEASURES: Final[Mapping[str, Callable[[_Package], Values]]] = {
     "size": _sizes,
     "spill": _spills,
     "speed": _instructions,

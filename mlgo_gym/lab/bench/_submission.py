@@ -23,7 +23,7 @@ from typing import Any, Final, Self
 
 from corpus_tools.reading import brief
 from mlgo_gym.base import BenchmarkError, parse_json, read_bounded, replacing
-from mlgo_gym.lab.bench._suite import Suite, is_inside
+from mlgo_gym.lab.bench._suite import Suite, checked_texts, is_inside
 from mlgo_gym.llvm import embedded_version
 from mlgo_gym.rollout import BASELINE
 
@@ -33,6 +33,7 @@ VERIFIED: Final = ".verified.json"
 """The end of the name of what `bench verify` leaves beside a submission."""
 
 _VERSION: Final = 1
+_TEXTS: Final = ("suite", "suite_sha256", "llvm_version", "name", "authors", "about", "url")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _MAX_CARD_BYTES: Final = 1 << 26
 _MAX_BYTES: Final = 1 << 31
@@ -78,14 +79,7 @@ class Card:
         Raises:
             BenchmarkError: it is no card; the message says what was expected and found.
         """
-        if not isinstance(value, dict) or value.get("version") != _VERSION:
-            found = brief(value.get("version") if isinstance(value, dict) else value)
-            raise BenchmarkError(f"{where}: version: expected {_VERSION}, found {found}")
-        texts = ("suite", "suite_sha256", "llvm_version", "name", "authors", "about", "url")
-        for key in texts:
-            if not isinstance(value.get(key), str):
-                found = brief(value.get(key))
-                raise BenchmarkError(f"{where}: {key}: expected a text, found {found}")
+        texts = checked_texts(value, _TEXTS, _VERSION, where)
         seeds: Any = value.get("seeds")
         if not _is_list_of_names(seeds) or BASELINE in seeds:
             raise BenchmarkError(f"{where}: seeds: expected their names, found {brief(seeds)}")
@@ -97,8 +91,7 @@ class Card:
         if not _is_values(value.get("values"), depth=4):
             found = brief(value.get("values"))
             raise BenchmarkError(f"{where}: values: expected numbers by track, found {found}")
-        texts_found = {key: value[key] for key in texts}
-        return cls(**texts_found, seeds=tuple(seeds), values=value["values"], sha256=hashes)
+        return cls(**texts, seeds=tuple(seeds), values=value["values"], sha256=hashes)
 
     def to_json(self) -> dict[str, Any]:
         """What is in `CARD_FILE`."""

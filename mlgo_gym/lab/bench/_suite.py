@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
@@ -48,6 +48,7 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 _SHIPPED: Final = Path(__file__).parent / "suites"
 _VERSION: Final = 1
+_TEXTS: Final = ("name", "kind", "about", "llvm_version", "problem", "opt_level", "split")
 _MAX_SUMS_BYTES: Final = 1 << 26
 _MAX_FILE_BYTES: Final = 1 << 30
 _DIGITS: Final = 64
@@ -125,15 +126,7 @@ class Suite:
     def read(cls, description: Path, sums: Path, folder: Path | None = None) -> Self:
         """Read a description and the hashes."""
         value = _json(description)
-        if not isinstance(value, dict) or value.get("version") != _VERSION:
-            found = brief(value.get("version") if isinstance(value, dict) else value)
-            raise BenchmarkError(f"{description}: version: expected {_VERSION}, found {found}")
-        texts = ("name", "kind", "about", "llvm_version", "problem", "opt_level", "split")
-        for key in texts:
-            if not isinstance(value.get(key), str):
-                raise BenchmarkError(
-                    f"{description}: {key}: expected a text, found {brief(value.get(key))}"
-                )
+        texts: Any = checked_texts(value, _TEXTS, _VERSION, str(description))
         lists: dict[str, Any] = {}
         for key in ("tracks", "packages"):
             given = value.get(key)
@@ -144,7 +137,7 @@ class Suite:
             expected = f"expected one of {', '.join(KINDS)}"
             raise BenchmarkError(f"{description}: kind: {expected}, found {brief(value['kind'])}")
         known = read_sums(sums) if sums.exists() or folder else {}
-        return cls(**{key: value[key] for key in texts}, **lists, sums=known, folder=folder)
+        return cls(**texts, **lists, sums=known, folder=folder)
 
     @property
     def description(self) -> dict[str, Any]:
@@ -252,6 +245,22 @@ def read_sums(path: Path) -> dict[str, str]:
             raise BenchmarkError(f"{path}: expected a hash and a path, found {brief(line)}")
         found[name] = digest
     return found
+
+
+def checked_texts(value: Any, keys: Iterable[str], version: int, where: str) -> dict[str, str]:
+    """The texts of a JSON object of a version.
+
+    Raises:
+        BenchmarkError: it is no object, is of another version, or lacks one.
+    """
+    if not isinstance(value, dict) or value.get("version") != version:
+        found = brief(value.get("version") if isinstance(value, dict) else value)
+        raise BenchmarkError(f"{where}: version: expected {version}, found {found}")
+    for key in keys:
+        if not isinstance(value.get(key), str):
+            found = brief(value.get(key))
+            raise BenchmarkError(f"{where}: {key}: expected a text, found {found}")
+    return {key: value[key] for key in keys}
 
 
 def is_inside(name: str) -> bool:
