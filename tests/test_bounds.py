@@ -24,6 +24,8 @@ from mlgo_gym.cli import options as _options
 from mlgo_gym.corpus import _corpus
 from mlgo_gym.curation import _building
 from mlgo_gym.datasets import _dataset, _episodes, _parts
+from mlgo_gym.lab.bench import _archive, _submission, _suite
+from mlgo_gym.lab.bench import _run as _run_of_bench
 from mlgo_gym.lab.boxes import _area, _box, _described
 from mlgo_gym.lab.cluster import _cluster, _executor, _nodes
 from mlgo_gym.lab.cluster import _worker as scale_worker
@@ -72,6 +74,11 @@ BYTES = {
     "its output, and a file that it writes": _running._MOST_OUTPUT_BYTES,
     "a file that it reads": workloads._MOST_INPUT_BYTES,
     "a profile of programs": _file.LARGEST_BYTES,
+    "the hashes of a benchmark's suite": _suite._MAX_SUMS_BYTES,
+    "a file of a suite": _suite._MAX_FILE_BYTES,
+    "what a suite's archive unpacks to": _archive._MAX_BYTES,
+    "a submission, and what it unpacks to": _submission._MAX_BYTES,
+    "its card": _submission._MAX_CARD_BYTES,
     "a recording of tiers": _recording._LARGEST_BYTES,
     "its arrays": _recording._LARGEST_ARRAYS,
     "what says which calls are boxed": _described._LARGEST_BYTES,
@@ -133,6 +140,9 @@ BYTES = {
 NUMBERS = {
     "functions of a program whose tiers are recorded": _recording._MOST_FUNCTIONS,
     "its events": _jit.MOST_EVENTS,
+    "files of a suite's archive": _archive._MAX_FILES,
+    "files of a submission": _submission._MAX_FILES,
+    "decisions on a recording": _run_of_bench._MAX_DECISIONS,
     "functions of a program that is boxed": _area.MOST_FUNCTIONS,
     "instructions of a boxed call that are counted": _box.MOST_STEPS,
     "decisions that `--timeline` draws": _timeline.MOST_DECISIONS,

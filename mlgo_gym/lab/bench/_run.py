@@ -11,6 +11,7 @@ from mlgo_gym.base import BenchmarkError, TraceError
 from mlgo_gym.corpus import Module, ModuleKey
 from mlgo_gym.lab.bench._kinds import PackageOutcome, outcomes
 from mlgo_gym.lab.bench._submission import (
+    TIERS,
     Submission,
     SuiteValues,
     decisions_path,
@@ -22,7 +23,7 @@ from mlgo_gym.llvm import Jobs
 from mlgo_gym.problems import Answer, Policy, PolicyLike, Problem
 from mlgo_gym.rollout import BASELINE, RecordedAnswers, RecordedPolicy, Trace, problem_of
 
-TIERS: Final = "tiers"
+_MAX_DECISIONS: Final = 1 << 26
 _OWN_TIERS: Final = "hotspot"
 """Whose decisions a suite of tiers compares with: HotSpot's rule."""
 
@@ -174,13 +175,20 @@ def _replayed(submission: Submission, suite: Suite) -> SuiteValues:
         values[name] = dict(_own_seconds(recording))
         for seed in submission.card.seeds:
             path = decisions_path(seed, name)
-            try:
-                told = _Told(zlib.decompress(submission.files[path]), path)
-            except zlib.error as error:
-                raise BenchmarkError(f"{path}: {error}") from error
+            told = _Told(_inflated(submission.files[path], path), path)
             values[name][seed] = {"seconds": played(recording, told).total_s}
             told.check_end()
     return {TIERS: values}
+
+
+def _inflated(data: bytes, path: str) -> bytes:
+    try:
+        found = zlib.decompressobj().decompress(data, _MAX_DECISIONS + 1)
+    except zlib.error as error:
+        raise BenchmarkError(f"{path}: {error}") from error
+    if len(found) > _MAX_DECISIONS:
+        raise BenchmarkError(f"{path}: expected at most {_MAX_DECISIONS:,} decisions, found more")
+    return found
 
 
 def _own_seconds(recording: Recording) -> Mapping[str, Mapping[str, float]]:

@@ -29,12 +29,16 @@ from mlgo_gym.rollout import BASELINE
 
 CARD_FILE: Final = "card.json"
 TRACES: Final = "traces"
+TIERS: Final = "tiers"
+"""What the track of a suite of tiers is called."""
+
 VERIFIED: Final = ".verified.json"
 """The end of the name of what `bench verify` leaves beside a submission."""
 
 _VERSION: Final = 1
 _TEXTS: Final = ("suite", "suite_sha256", "llvm_version", "name", "authors", "about", "url")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+_URL: Final = re.compile(r"https?://[^\s()<>|\"'`\\\[\]]{1,1000}")
 _MAX_CARD_BYTES: Final = 1 << 26
 _MAX_BYTES: Final = 1 << 31
 _MAX_FILES: Final = 1 << 20
@@ -80,6 +84,7 @@ class Card:
             BenchmarkError: it is no card; the message says what was expected and found.
         """
         texts = checked_texts(value, _TEXTS, _VERSION, where)
+        _check_url(texts["url"], where)
         seeds: Any = value.get("seeds")
         if not _is_list_of_names(seeds) or BASELINE in seeds:
             raise BenchmarkError(f"{where}: seeds: expected their names, found {brief(seeds)}")
@@ -112,6 +117,12 @@ class Card:
         ):
             if expected != found:
                 raise BenchmarkError(f"{where}: {what}: expected {expected}, found {found}")
+        expected_values = {each: set(suite.packages) for each in suite.tracks or (TIERS,)}
+        if {track: set(packages) for track, packages in self.values.items()} != expected_values:
+            found = ", ".join(f"{track}: {len(each)}" for track, each in self.values.items())
+            expected = ", ".join(f"{track}: {len(each)}" for track, each in expected_values.items())
+            what = f"expected numbers of the suite's packages, {expected}"
+            raise BenchmarkError(f"{where}: values: {what}, found {found}")
         expected_files = set(self.files(suite))
         if missing := sorted(expected_files - self.sha256.keys()):
             some = f"{len(missing)} of {len(expected_files)} missing, first {missing[0]}"
@@ -122,7 +133,7 @@ class Card:
     def files(self, suite: Suite) -> Iterator[str]:
         """The paths of the traces that it must have."""
         for seed in self.seeds:
-            if suite.kind == "tiers":
+            if suite.kind == TIERS:
                 yield from (decisions_path(seed, name) for name in suite.packages)
                 continue
             for track in suite.tracks:
@@ -137,7 +148,7 @@ def trace_name(track: str, seed: str, package: str, module: str) -> str:
 
 def decisions_path(seed: str, program: str) -> str:
     """The path of the decisions on a recording."""
-    return f"{TRACES}/tiers/{seed}/{program}.decisions"
+    return f"{TRACES}/{TIERS}/{seed}/{program}.decisions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +221,7 @@ class Submission:
                 f"name: expected up to 64 letters, digits and ._+- other than {BASELINE!r}, "
                 f"found {name!r}"
             )
+        _check_url(url, "--url")
         card = replace(self.card, name=name, authors=authors, about=about, url=url)
         return Submission(card, self.files)
 
@@ -240,6 +252,12 @@ def _read(archive: zipfile.ZipFile, where: str) -> dict[str, bytes]:
         with archive.open(member) as file:
             files[member.filename] = file.read(member.file_size)
     return files
+
+
+def _check_url(url: str, where: str) -> None:
+    """See that a page can link to it."""
+    if url and not _URL.fullmatch(url):
+        raise BenchmarkError(f"{where}: url: expected one of https or http, found {brief(url)}")
 
 
 def _is_list_of_names(value: Any) -> bool:

@@ -31,7 +31,7 @@ from mlgo_gym.lab.bench._scores import (
     performance_profile,
     probability_of_improvement,
 )
-from mlgo_gym.lab.bench._submission import VERIFIED, Card, Submission
+from mlgo_gym.lab.bench._submission import TIERS, VERIFIED, Card, Submission
 from mlgo_gym.lab.bench._suite import LOCAL, PLAIN, Suite
 from mlgo_gym.llvm import embedded_version
 from mlgo_gym.rollout import BASELINE
@@ -201,7 +201,7 @@ def write_table(made: Table, folder: Path, dataset: str) -> None:
 
 def profiles(made: Table) -> tuple[_Array, dict[str, _Array]]:
     """The thresholds, and the share of runs above each, by submission."""
-    track = made.suite.tracks[0] if made.suite.tracks else "tiers"
+    track = made.suite.tracks[0] if made.suite.tracks else TIERS
     thresholds = np.linspace(-100, 100, 201)
     return thresholds, {
         row.card.name: performance_profile(row.scores[track], thresholds) for row in made.rows
@@ -236,7 +236,7 @@ def page(made: Table) -> str:
 
 def _titles(suite: Suite) -> dict[tuple[str, str], str]:
     """The columns: by kind of number or measure, and track."""
-    tracks = suite.tracks or ("tiers",)
+    tracks = suite.tracks or (TIERS,)
     first = {("score", track): f"score{_of(track)}" for track in tracks}
     rest = {
         (measure, track): f"{measure}{_of(track)}, %"
@@ -426,6 +426,6 @@ def _result_yaml(suite: Suite, row: Row, dataset: str) -> str:
 
 
 def _tasks(suite: Suite) -> dict[str, str]:
-    tracks = suite.tracks or ("tiers",)
+    tracks = suite.tracks or (TIERS,)
     names = {track: suite.name.replace("-", "_") for track in tracks}
     return {name if track != LOCAL else f"{name}_local": track for track, name in names.items()}

@@ -109,6 +109,14 @@ def test_what_is_not_of_the_suite(
         verify(replace(submission, card=card), suite)
 
 
+def test_numbers_of_more_than_the_suite_are_found(suite: Suite, submission: Submission) -> None:
+    values = json.loads(json.dumps(submission.card.values))
+    values["plain"]["more"] = values["plain"]["sample"]
+    card = replace(submission.card, values=values)
+    with pytest.raises(BenchmarkError, match="values: expected numbers .* found .*plain: 2"):
+        verify(replace(submission, card=card), suite)
+
+
 def test_a_trace_of_another_module_is_found(suite: Suite, submission: Submission) -> None:
     other = submission.files["traces/plain/0/sample/codec_text.c.trace"]
     with pytest.raises(BenchmarkError, match="expected the suite's module, found another one"):
@@ -153,6 +161,8 @@ def test_a_cut_file(length: int, saved: Path) -> None:
         ({"seeds": []}, "seeds: expected"),
         ({"seeds": ["LLVM"]}, "seeds: expected"),
         ({"seeds": ["0", "0"]}, "seeds: expected"),
+        ({"url": "javascript:alert(1)"}, "url: expected one of https or http"),
+        ({"url": "https://a) | b"}, "url: expected one of https or http"),
         ({"name": 1}, "name: expected a text, found 1"),
         ({"values": {"plain": {"sample": {"0": {"icf": "small"}}}}}, "values: expected numbers"),
         ({"sha256": {"/etc/passwd": "0"}}, "sha256: expected hashes"),

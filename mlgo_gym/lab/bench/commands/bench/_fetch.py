@@ -7,8 +7,7 @@ import tempfile
 from pathlib import Path
 
 from corpus_tools.command_line import whole
-from mlgo_gym.base import local_folder
-from mlgo_gym.cli import Output, place
+from mlgo_gym.cli import Output
 from mlgo_gym.cli import options as shared
 
 DESCRIPTION = (
@@ -21,8 +20,7 @@ EXAMPLE = "mlgo-gym bench fetch size-v1-mini --output suites/size-v1-mini"
 
 def add_options(add: shared.Options) -> None:
     add("suite", "NAME", "a suite that ships, or the file that describes one")
-    what = "its archive, also by URI (default: it is built from recipes)"
-    add("--archive", "FILE", what, type=place)
+    add("--archive", "FILE", "its archive (default: it is built from recipes)")
     add("--output", "DIR", "the suite's folder", required=True)
     add("--clang", "PATH", "clang 22, where it is built (default: from PATH)")
     add("--jobs", "N", "work on N modules at once", 2, type=whole(1))
@@ -40,8 +38,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
     suite = suite_named(options.suite)
     if options.archive is not None:
-        archive = local_folder(options.archive)
-        found = unpack(archive, options.output, suite)
+        found = unpack(options.archive, options.output, suite)
     else:
         with tempfile.TemporaryDirectory(prefix="mlgo-gym-bench-") as scratch:
             with output.line() as say:
