@@ -20,7 +20,7 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -45,6 +45,9 @@ from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._imports import open_recording
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import CompilationError, InputError, TraceError
+from mlgo_gym.lab.bench import Submission, Suite
+from mlgo_gym.lab.bench._archive import make_suite, pack, unpack
+from mlgo_gym.lab.bench._suite import read_sums, sums_text
 from mlgo_gym.lab.tiers import SAMPLE_RECORDING, Recording, oracle_s, played, schedule_named
 from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm._site import Call, Site
@@ -416,6 +419,51 @@ def _read_tiers(path: Path) -> None:
     oracle_s(recording)
 
 
+SUITE: Final[dict[str, Any]] = {
+    "version": 1,
+    "name": "own",
+    "kind": "size",
+    "about": "One.",
+    "llvm_version": "22.1.0",
+    "problem": "inlining-for-size",
+    "opt_level": "Oz",
+    "split": "test",
+    "tracks": ["plain"],
+    "packages": ["lz4"],
+}
+
+
+def _suite_archive() -> list[bytes]:
+    """A suite of no packages."""
+    suite = Suite(**{key: SUITE[key] for key in SUITE if key != "version"} | {"packages": ()})
+    with tempfile.TemporaryDirectory() as scratch:
+        make_suite(suite, {}, Path(scratch) / "own")
+        pack(Suite.open(Path(scratch) / "own"), Path(scratch) / "own.tar.xz")
+        return [(Path(scratch) / "own.tar.xz").read_bytes()]
+
+
+def _submission() -> list[bytes]:
+    values = {"plain": {"lz4": {"LLVM": {"icf": 3.0}, "0": {"icf": 2.0}}}}
+    suite = Suite(**{key: SUITE[key] for key in SUITE if key != "version"})
+    files = {"traces/plain/0/lz4/lz4.c.trace": _trace()[0]}
+    made = Submission.of(suite, ("0",), values, files)
+    with tempfile.TemporaryDirectory() as scratch:
+        made.named("own", "us", "", "https://example.org").save(Path(scratch) / "own.zip")
+        return [(Path(scratch) / "own.zip").read_bytes()]
+
+
+def _changed_submission(random: np.random.Generator, data: bytes) -> bytes:
+    """A card that says something else, in a file that is whole."""
+    if random.random() < 0.5:
+        return mutators.of_bytes(random, data)
+    file = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(file, "w") as new:
+        for name in old.namelist():
+            part = old.read(name)
+            new.writestr(name, mutators.of_json(random, part) if name == "card.json" else part)
+    return file.getvalue()
+
+
 def _read_object(path: Path) -> None:
     found = ObjectFile.parse(read_object(path))
     found.compiler()
@@ -439,6 +487,22 @@ TARGETS = {
     "manifest": Target(
         MANIFEST_NAME, _as_json(MANIFEST), _read_corpus, mutators.of_json, around=_module
     ),
+    "suite": Target(
+        "suite.json",
+        _as_json(SUITE),
+        lambda path: Suite.read(path, path.with_name("none")),
+        mutators.of_json,
+    ),
+    "hashes of a suite": Target(
+        "SHA256SUMS",
+        lambda: [sums_text({"plain/lz4/lz4.c.bc": HASH, "packages.json": HASH}).encode()],
+        read_sums,
+        mutators.of_text,
+    ),
+    "archive of a suite": Target(
+        "own.tar.xz", _suite_archive, lambda path: unpack(path, path.with_name("own"))
+    ),
+    "submission": Target("own.zip", _submission, Submission.load, _changed_submission),
     "command": Target("m.cmd", lambda: [b"-cc1\0-O2\0x.c"], _read_command, around=_module),
     "corpus info": Target(
         "corpus_info.json",

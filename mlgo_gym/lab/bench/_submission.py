@@ -16,6 +16,7 @@ import io
 import json
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -38,6 +39,9 @@ VERIFIED: Final = ".verified.json"
 _VERSION: Final = 1
 _TEXTS: Final = ("suite", "suite_sha256", "llvm_version", "name", "authors", "about", "url")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+_NO_ZIP: Final = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError)
+"""What zipfile raises of files that are damaged."""
+
 _URL: Final = re.compile(r"https?://[^\s()<>|\"'`\\\[\]]{1,1000}")
 _MAX_CARD_BYTES: Final = 1 << 26
 _MAX_BYTES: Final = 1 << 31
@@ -191,7 +195,7 @@ class Submission:
             data = read_bounded(path, _MAX_BYTES)
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
                 files = _read(archive, str(path))
-        except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+        except _NO_ZIP as error:
             raise BenchmarkError(f"{path}: expected a submission, found: {error}") from error
         except OSError as error:
             raise BenchmarkError(f"{path}: cannot be read: {error.strerror}") from error
