@@ -18,7 +18,6 @@ from corpus_tools.manifest import Manifest, encode_command
 from corpus_tools.staging import INFO_NAME
 from mlgo_gym.base import (
     BenchmarkError,
-    FileError,
     open_regular,
     read_bounded,
     replacing,
@@ -144,16 +143,18 @@ def unpack(path: Path, output: Path, suite: Suite | None = None) -> Suite:
     """
     with staged_folder(output) as staged:
         try:
+            if path.is_file() and (size := path.stat().st_size) > _MAX_BYTES:
+                raise BenchmarkError(
+                    f"{path}: expected at most {_MAX_BYTES:,} bytes, found {size:,}"
+                )
             with (
                 open_regular(path) as file,
-                lzma.open(file) as packed,
+                lzma.open(file, format=lzma.FORMAT_XZ) as packed,
                 tarfile.open(fileobj=packed, mode="r|") as archive,
             ):
                 _extract(archive, staged, str(path))
         except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
             raise BenchmarkError(f"{path}: expected a suite's archive, found: {error}") from error
-        except FileError:
-            raise
         except OSError as error:
             raise BenchmarkError(f"{path}: cannot be unpacked: {error.strerror}") from error
         if not (staged / SUITE_FILE).is_file():
