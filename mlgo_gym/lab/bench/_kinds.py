@@ -194,7 +194,7 @@ def _sizes(package: _Package) -> Values:
 def _spills(package: _Package) -> Values:
     """LLVM's score of the functions that ask: the geometric mean of the ratios to LLVM's own."""
     measure = measure_of(package.problem)
-    values = {BASELINE: {"score": 1.0}}
+    values = {BASELINE: {"cost": 1.0}}
     for name in package.traces:
         scores: dict[tuple[str, str], float] = {}
         own: dict[tuple[str, str], float] = {}
@@ -203,7 +203,7 @@ def _spills(package: _Package) -> Values:
             for function, score in measure.parts(each.results[name]).items():
                 scores[each.module, function] = score
                 own[each.module, function] = baseline[function]
-        values[name] = {"score": geometric_mean_ratio(scores, own).ratio}
+        values[name] = {"cost": geometric_mean_ratio(scores, own).ratio}
     return values
 
 

@@ -40,7 +40,7 @@ LOCAL: Final = "local"
 
 KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "size": ("icf", "gc", "linked", "text"),
-    "spill": ("score",),
+    "spill": ("cost",),
     "speed": ("instructions",),
     "tiers": ("seconds",),
 }

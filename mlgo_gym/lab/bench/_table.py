@@ -39,6 +39,7 @@ from mlgo_gym.rollout import BASELINE
 BEST: Final = "best"
 """What the best that is known is called among the policies of a suite of tiers."""
 
+_SCORE, _BETTER = "normalised score", "better than LLVM"  # columns that are no measures
 _LEGEND: Final = (
     "Changes are in per cent against LLVM's own heuristic on the plain modules, means of packages; "
     "scores are 0 for that heuristic and 100 for the best known. Brackets are 95 % bootstrap "
@@ -237,13 +238,13 @@ def page(made: Table) -> str:
 def _titles(suite: Suite) -> dict[tuple[str, str], str]:
     """The columns: by kind of number or measure, and track."""
     tracks = suite.tracks or (TIERS,)
-    first = {("score", track): f"score{_of(track)}" for track in tracks}
+    first = {(_SCORE, track): f"score{_of(track)}" for track in tracks}
     rest = {
         (measure, track): f"{measure}{_of(track)}, %"
         for track in tracks
         for measure in (suite.measures if track != LOCAL else suite.measures[:1])
     }
-    return first | {("better", tracks[0]): "better than LLVM"} | rest
+    return first | {(_BETTER, tracks[0]): "better than LLVM"} | rest
 
 
 def _of(track: str) -> str:
@@ -253,9 +254,9 @@ def _of(track: str) -> str:
 def _cells(row: Row, titles: Mapping[tuple[str, str], str]) -> list[str]:
     cells = []
     for what, track in titles:
-        if what == "score":
+        if what == _SCORE:
             cells.append(row.score[track].text(1, 1))
-        elif what == "better":
+        elif what == _BETTER:
             cells.append(f"{row.improvement[track]:.2f}")
         else:
             cells.append(row.changes[track][what].text(100, 2))

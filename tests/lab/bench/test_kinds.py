@@ -13,8 +13,9 @@ import pytest
 from mlgo_gym import InliningForSize
 from mlgo_gym.corpus import SAMPLE_CORPUS
 from mlgo_gym.errors import BenchmarkError
-from mlgo_gym.lab.bench import Submission, Suite, run, sample_suite, verify
+from mlgo_gym.lab.bench import Submission, Suite, run, sample_suite, table, verify
 from mlgo_gym.lab.bench._archive import make_suite
+from mlgo_gym.lab.bench._table import page
 from mlgo_gym.problems import RegallocEviction
 from mlgo_gym.rollout import BASELINE, Trace
 from tests.conftest import require
@@ -34,9 +35,11 @@ def test_register_allocation(tmp_path: Path) -> None:
     seeds = {str(seed): RegallocEviction.policy("random", seed) for seed in range(2)}
     made = run(suite, seeds, jobs=2)
     values = made.card.values["plain"]["sample"]
-    assert values[BASELINE] == {"score": 1.0}
-    assert values["0"]["score"] != values["1"]["score"] > 1
+    assert values[BASELINE] == {"cost": 1.0}
+    assert values["0"]["cost"] != values["1"]["cost"] > 1
     verify(made, suite)
+    shown = page(table(suite, [made.named("chance", "us", "", "").card]))
+    assert "| seeds | score | better than LLVM | cost, % |" in shown
     trace = Trace.from_bytes(made.files[VM])
     actions = np.array(trace.actions())
     assert len(actions) > 3
