@@ -5,14 +5,18 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 from mlgo_gym import Compiler, InliningForSize
 from mlgo_gym.corpus import Packages
 from mlgo_gym.llvm import options_of
 from mlgo_gym.model import find_model
-from mlgo_gym.rollout import Trace
-from mlgo_gym.rollout._rollout import RecordingPolicy
+from mlgo_gym.problems import PolicyLike, Problem
+from mlgo_gym.rollout import Decision, KeptObjectUnit, RecordingPolicy, Trace
 from mlgo_gym.runners import model_policies
+
+T = TypeVar("T")
 
 REPEATS = 3
 
@@ -27,28 +31,10 @@ def run(packages: Packages, model: str) -> None:
         (policy,) = policies.values()
         for key in packages:
             module = packages[key]
-            options = options_of(module, None)
-
-            def plain() -> int:
-                compiler.compile_module(module, options, keep_object=True)  # noqa: B023
-                return 0
-
-            def kept() -> int:
-                found: list = []  # type: ignore[type-arg]
-                watched = RecordingPolicy(policy, problem, found)
-                made = compiler.compile_module(
-                    module,  # noqa: B023
-                    options,  # noqa: B023
-                    problem=problem,
-                    policy=watched,
-                    keep_object=True,
-                )
-                Trace.of(made, problem, [each.advice for each in found]).to_bytes()
-                return len(found)
-
-            plain()  # what only the first has to do
-            alone += min(timed(plain)[0] for _ in range(REPEATS))
-            times = [timed(kept) for _ in range(REPEATS)]
+            unit = KeptObjectUnit(compiler, module, options_of(module, None), problem)
+            unit.baseline()  # what only the first has to do
+            alone += min(timed(unit.baseline)[0] for _ in range(REPEATS))
+            times = [timed(partial(kept, unit, problem, policy)) for _ in range(REPEATS)]
             under += min(seconds for seconds, _ in times)
             decisions += times[0][1]
     print(
@@ -57,10 +43,18 @@ def run(packages: Packages, model: str) -> None:
     )
 
 
-def timed(work: Callable[[], int]) -> tuple[float, int]:
+def kept(unit: KeptObjectUnit, problem: Problem, policy: PolicyLike) -> int:
+    """Compile, and make a trace's file; how many decisions there are."""
+    found: list[Decision] = []
+    made = unit.attempt(RecordingPolicy(policy, problem, found))
+    Trace.of(made, problem, [each.advice for each in found]).to_bytes()
+    return len(found)
+
+
+def timed(work: Callable[[], T]) -> tuple[float, T]:
     start = time.perf_counter()
-    count = work()
-    return time.perf_counter() - start, count
+    result = work()
+    return time.perf_counter() - start, result
 
 
 if __name__ == "__main__":

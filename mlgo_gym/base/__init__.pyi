@@ -53,5 +53,6 @@ from ._remote import is_remote as is_remote
 from ._remote import local_folder as local_folder
 from ._remote import place_of as place_of
 from ._remote import worked_folder as worked_folder
+from ._remote import wrong_name as wrong_name
 from ._tensor_spec import TensorSpec as TensorSpec
 from ._tensor_spec import quote_json as quote_json

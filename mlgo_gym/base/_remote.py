@@ -78,7 +78,7 @@ def place_of(given: str | Path) -> Path | str:
             f"address: expected {protocol}://BUCKET/KEY, found a user before the bucket; "
             "credentials are taken from where the protocol's own tools have them"
         )
-    if (wrong := _wrong_name(rest.rstrip("/"))) is not None:
+    if (wrong := wrong_name(rest.rstrip("/"))) is not None:
         raise OptionsError(f"address: expected names between slashes, found {wrong!r} in {rest!r}")
     return f"{protocol}://{rest.rstrip('/')}"
 
@@ -156,7 +156,7 @@ class RemoteFolder:
             name = path.removeprefix(self._root).removeprefix("/")
             if not name or name.endswith("/") or not name.endswith(self._suffix):
                 continue  # of those that end so, consoles make empty folders
-            if _wrong_name(name) is not None:
+            if wrong_name(name) is not None:
                 reason = f"expected names of files in the folder, found {name[:_SHOWN]!r}"
                 raise FileError(errno.EINVAL, reason, self.uri)
             if type(about.get("size")) is not int or about["size"] < 0:
@@ -285,7 +285,7 @@ def worked_folder(given: str | Path) -> Iterator[WorkedFolder]:
         yield WorkedFolder(scratch, RemoteFolder(place))
 
 
-def _wrong_name(key: str) -> str | None:
+def wrong_name(key: str) -> str | None:
     """Return the part of a key that would not be the name of a file or folder here."""
     for part in key.split("/"):
         is_long = len(part.encode("utf-8", "surrogatepass")) > _LONGEST_NAME

@@ -37,12 +37,12 @@ from ._deployment import measure_of_objects as measure_of_objects
 from ._linked_text import linked_text_shares as linked_text_shares
 from ._log import log_context as log_context
 from ._measures import KeptObjectUnit as KeptObjectUnit
+from ._measures import KeptText as KeptText
 from ._measures import ObjectUnit as ObjectUnit
 from ._measures import check_sites as check_sites
 from ._named import measure_kinds as measure_kinds
 from ._named import reward_name as reward_name
 from ._named import runs_programs as runs_programs
-from ._recorded import RecordedAnswers as RecordedAnswers
 from ._recorded import RecordedPolicy as RecordedPolicy
 from ._recorded import check_settings as check_settings
 from ._replay import options_of_trace as options_of_trace

@@ -28,7 +28,7 @@ from mlgo_gym.llvm import (
     Jobs,
     Task,
 )
-from mlgo_gym.problems import PolicyLike, Problem
+from mlgo_gym.problems import PolicyLike, Problem, as_policy
 from mlgo_gym.rollout._allocation import AllocationResult, Allocator
 
 
@@ -298,6 +298,12 @@ class TextSize(Measure):
     meaning: ClassVar[str] = "bytes of code (.text*)"
 
 
+class KeptText(TextSize):
+    """The same of objects that are kept, whatever the problem is scored by."""
+
+    unit: ClassVar[type[Unit]] = KeptObjectUnit
+
+
 class _AllocationUnit(Unit):
     def __init__(
         self,
@@ -311,6 +317,7 @@ class _AllocationUnit(Unit):
     ) -> None:
         check_alone(AllocationCost(), problem, also)
         check_sites(problem, wanted=sites)
+        self._module = module
         self._allocator = Allocator(compiler, problem)
         self._optimized = self._allocator.optimize(module, options)
 
@@ -319,7 +326,8 @@ class _AllocationUnit(Unit):
         return result
 
     def attempt(self, policy: PolicyLike) -> AllocationResult:
-        return self._allocator.allocate(self._optimized, policy)
+        known = as_policy(policy).for_module(self._module)  # by its hash: that of the other differs
+        return self._allocator.allocate(self._optimized, known)
 
 
 class AllocationCost(Measure):

@@ -69,7 +69,6 @@ class RecordedAnswers(Policy):
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        self._actions = trace.actions().ravel().tolist()
         self._asked = 0
 
     def for_module(self, module: Module) -> Policy:  # noqa: ARG002 (each counts for itself)
@@ -84,7 +83,8 @@ class RecordedAnswers(Policy):
             TraceError: at the end, LLVM has asked less often; of an answer, it asks more often, or
                 something else.
         """
-        trace, actions, self._asked = self._trace, self._actions, 0
+        trace, self._asked = self._trace, 0
+        actions = trace.actions().ravel().tolist()
 
         def recorded(observation: Observation) -> Action:
             if self._asked >= len(actions):
@@ -104,10 +104,8 @@ class RecordedAnswers(Policy):
         """Return the same answers for the worker, unless observations are to be compared."""
         if self._trace.features:
             return None
-        size = self._trace.advice_spec.size_bytes
-        advice = self._trace.advice
-        each = [advice[at : at + size] for at in range(0, len(advice), size)]
-        sent = recorded(problem, each).get(problem)
+        advice = [each.tobytes() for each in self._trace.actions()]
+        sent = recorded(problem, advice).get(problem)
         return replace(sent, keep=True) if sent else None
 
     def answered(self, decisions: Sequence[tuple[Observation, bytes]]) -> None:

@@ -16,14 +16,16 @@ from ._run import run_tiers as run_tiers
 from ._sources import build_sources as build_sources
 from ._sources import check_differing as check_differing
 from ._sources import function_of as function_of
-from ._sources import known_best as known_best
 from ._sources import open_or_sample as open_or_sample
 from ._sources import recorded_policy as recorded_policy
 from ._sources import sources_in as sources_in
 from ._sources import suite_named as suite_named
+from ._suite import TIERS as TIERS
+from ._suite import of_track as of_track
 from ._suite import shipped_suites as shipped_suites
 from ._suite import sums_text as sums_text
 from ._table import changes_of as changes_of
+from ._table import known_best as known_best
 from ._table import table_json as table_json
 from ._table import verified as verified
 from ._table import verified_submissions as verified_submissions

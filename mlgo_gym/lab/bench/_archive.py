@@ -11,6 +11,7 @@ import lzma
 import shutil
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from mlgo_gym.base import (
     staged_folder,
     write_atomically,
     write_json,
+    wrong_name,
 )
 from mlgo_gym.cc import localize_project, project_of_corpus, read_facts
 from mlgo_gym.corpus import Corpus, corpus_info
@@ -34,10 +36,10 @@ from mlgo_gym.lab.bench._suite import (
     RECORDINGS,
     SUITE_FILE,
     SUMS_FILE,
+    TIERS,
     Suite,
     differences,
     differing,
-    is_inside,
     sums_of,
     sums_text,
 )
@@ -90,7 +92,7 @@ def make_suite(
         origins: dict[str, Any] = {}
         for name in suite.packages:
             progress(name)
-            if suite.kind == "tiers":
+            if suite.kind == TIERS:
                 (recording,) = load_recordings(sources[name]).values()
                 origins[name] = {"llvm": recording.llvm, "program_sha256": recording.program_sha256}
                 (staged / RECORDINGS).mkdir(exist_ok=True)
@@ -110,7 +112,7 @@ def make_suite(
         sums = sums_of(staged)
         write_atomically(staged / SUMS_FILE, sums_text(sums).encode())
         made = Suite.read(staged / SUITE_FILE, staged / SUMS_FILE, staged)
-    return differing(suite, made) if suite.sums else []
+    return differing(suite, made)
 
 
 def pack(suite: Suite, path: Path) -> None:
@@ -162,7 +164,7 @@ def unpack(path: Path, output: Path, suite: Suite | None = None) -> Suite:
         found = Suite.open(staged)
         if suite is not None:
             differences(suite, found)
-    return Suite.open(output)
+    return replace(found, folder=output)
 
 
 def _extract(archive: tarfile.TarFile, output: Path, where: str) -> None:
@@ -170,7 +172,8 @@ def _extract(archive: tarfile.TarFile, output: Path, where: str) -> None:
     for member in archive:
         _, _, name = member.name.partition("/")
         left, count = left - member.size, count + 1
-        file = archive.extractfile(member) if member.isreg() and is_inside(member.name) else None
+        is_plain = member.isreg() and wrong_name(member.name) is None
+        file = archive.extractfile(member) if is_plain else None
         if file is None:
             raise BenchmarkError(f"{where}: expected files of a suite, found {member.name!r}")
         if left < 0 or count > _MAX_FILES:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import ClassVar, Final, TypeVar
+from typing import Final, TypeVar
 
 from mlgo_gym.base import BenchmarkError
 from mlgo_gym.corpus import Packages
@@ -23,13 +23,11 @@ from mlgo_gym.rollout import (
     BASELINE,
     AllocationResult,
     Code,
-    KeptObjectUnit,
+    KeptText,
     ModuleReport,
     RecordedPolicy,
     Result,
-    TextSize,
     Trace,
-    Unit,
     geometric_mean_ratio,
     linked_sizes,
     linked_text_bytes,
@@ -41,12 +39,6 @@ _Kind = TypeVar("_Kind", CompilationResult, AllocationResult)
 
 Values = Mapping[str, Mapping[str, float]]
 """Numbers by policy, LLVM's own among them, then by measure; less is better."""
-
-
-class _KeptText(TextSize):
-    """Objects that are kept, whatever the problem is scored by."""
-
-    unit: ClassVar[type[Unit]] = KeptObjectUnit
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +71,6 @@ def outcomes(
     problem: Problem,
     *,
     tracks: Sequence[str] = (),
-    only: Sequence[str] = (),
     jobs: Jobs = 1,
 ) -> Generator[PackageOutcome]:
     """Run policies over the modules of a suite, package by package.
@@ -89,7 +80,6 @@ def outcomes(
         policies: by name.
         problem: the suite's, with the settings that the policies need.
         tracks: which; all by default.
-        only: these packages; all by default.
         jobs: how many workers compile at once.
 
     Raises:
@@ -99,8 +89,6 @@ def outcomes(
     kept = _allocated if suite.kind == "spill" else _compiled
     for track in tracks or suite.tracks:
         packages = suite.modules(track)
-        if only:
-            packages = packages.only(key for name in only for key in packages.by_package[name])
         with closing(_reports(packages, policies, problem, suite.kind, jobs)) as reports:
             made = ((each.package, kept(each, problem)) for each in reports)
             for package, found in groupby(made, lambda each: each[0]):
@@ -120,7 +108,7 @@ def _reports(
     kind: str,
     jobs: Jobs,
 ) -> Generator[ModuleReport]:
-    measure = None if kind == "spill" else _KeptText()
+    measure = None if kind == "spill" else KeptText()
     reports = rollout(packages, policies, problem, jobs=jobs, measure=measure, keep_decisions=True)
     with closing(reports):
         for report in reports:
@@ -210,8 +198,10 @@ def _spills(package: _Package) -> Values:
 def _instructions(package: _Package) -> Values:
     """Instructions that the package's programs execute: the sum over its workloads."""
     problem = package.problem
-    other = problem.policy(problem.default_policy, 0)
-    recorded = {name: RecordedPolicy(each.values(), other) for name, each in package.traces.items()}
+    recorded = {
+        name: RecordedPolicy(each.values(), problem.policy())
+        for name, each in package.traces.items()
+    }
     totals = dict.fromkeys((BASELINE, *recorded), 0.0)
     setting = Setting(problem, jobs=package.jobs)
     meter = meter_named("instructions")

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Generator, Mapping
-from contextlib import AbstractContextManager, closing
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any, Final
 
+from corpus_tools.reading import brief
 from mlgo_gym.base import BenchmarkError, TraceError
-from mlgo_gym.corpus import Module, ModuleKey
+from mlgo_gym.corpus import ModuleKey
 from mlgo_gym.lab.bench._kinds import PackageOutcome, outcomes
 from mlgo_gym.lab.bench._submission import (
-    TIERS,
     Submission,
     SuiteValues,
     decisions_path,
     trace_name,
 )
-from mlgo_gym.lab.bench._suite import RECORDINGS, Suite
+from mlgo_gym.lab.bench._suite import BEST, RECORDINGS, TIERS, Suite
 from mlgo_gym.lab.tiers import Recording, Replay, oracle_s, played, schedule_named
 from mlgo_gym.llvm import Jobs
-from mlgo_gym.problems import Answer, Policy, PolicyLike, Problem
-from mlgo_gym.rollout import BASELINE, RecordedAnswers, RecordedPolicy, Trace, problem_of
+from mlgo_gym.problems import PolicyLike, Problem
+from mlgo_gym.rollout import BASELINE, RecordedPolicy, Trace, problem_of
 
 _MAX_DECISIONS: Final = 1 << 26
 _OWN_TIERS: Final = "hotspot"
@@ -104,8 +104,11 @@ def verify(
         return
     for track in suite.tracks:
         traces, problem = _traces(submission, suite, track)
+        recorded = {
+            seed: RecordedPolicy(kept.values(), problem.policy()) for seed, kept in traces.items()
+        }
         try:
-            with closing(_repeated(suite, track, traces, problem, jobs)) as found:
+            with closing(outcomes(suite, recorded, problem, tracks=[track], jobs=jobs)) as found:
                 for each in found:
                     _compare_objects(traces, each)
                     _compare(submission, {track: {each.package: each.values}})
@@ -125,7 +128,7 @@ def run_tiers(
     files: dict[str, bytes] = {}
     for name in suite.packages:
         recording = Recording.load(suite.place / RECORDINGS / f"{name}.npz")
-        values[name] = dict(_own_seconds(recording))
+        values[name] = _own_seconds(recording)
         for seed, policy in policies.items():
             noted = _Noted(policy)
             values[name][seed] = {"seconds": played(recording, noted).total_s}
@@ -172,7 +175,7 @@ def _replayed(submission: Submission, suite: Suite) -> SuiteValues:
     values: dict[str, Any] = {}
     for name in suite.packages:
         recording = Recording.load(suite.place / RECORDINGS / f"{name}.npz")
-        values[name] = dict(_own_seconds(recording))
+        values[name] = _own_seconds(recording)
         for seed in submission.card.seeds:
             path = decisions_path(seed, name)
             told = _Told(_inflated(submission.files[path], path), path)
@@ -191,10 +194,10 @@ def _inflated(data: bytes, path: str) -> bytes:
     return found
 
 
-def _own_seconds(recording: Recording) -> Mapping[str, Mapping[str, float]]:
+def _own_seconds(recording: Recording) -> dict[str, dict[str, float]]:
     return {
         BASELINE: {"seconds": played(recording, schedule_named(_OWN_TIERS, 0)).total_s},
-        "best": {"seconds": oracle_s(recording, waits=True)},
+        BEST: {"seconds": oracle_s(recording, waits=True)},
     }
 
 
@@ -204,8 +207,9 @@ def _traces(
     """The traces of a track, by seed, and their problem."""
     traces: dict[str, dict[ModuleKey, Trace]] = {seed: {} for seed in submission.card.seeds}
     problem: Problem | None = None
+    modules = suite.modules(track)
     for seed, kept in traces.items():
-        for key in suite.modules(track):
+        for key in modules:
             name = trace_name(track, seed, key.package, key.name)
             trace = Trace.from_bytes(submission.files[name], name)
             if trace.module_sha256 != suite.module_sha256(track, key):
@@ -216,28 +220,6 @@ def _traces(
                 raise BenchmarkError(f"{name}: problem: expected {expected}, found {own}")
             problem, kept[key] = own, trace
     return traces, problem or suite.problem_kind()()
-
-
-def _repeated(
-    suite: Suite,
-    track: str,
-    traces: Mapping[str, Mapping[ModuleKey, Trace]],
-    problem: Problem,
-    jobs: Jobs,
-) -> Generator[PackageOutcome]:
-    """Compile a track again as its traces say."""
-    how: dict[str, Any] = {"tracks": [track], "jobs": jobs}
-    if suite.kind != "spill":
-        other = problem.policy(problem.default_policy, 0)
-        recorded = {seed: RecordedPolicy(kept.values(), other) for seed, kept in traces.items()}
-        yield from outcomes(suite, recorded, problem, **how)
-        return
-    for package in suite.packages:  # registers are taken in optimised modules, known by name alone
-        named = {
-            seed: _ByName({key.name: each for key, each in kept.items() if key.package == package})
-            for seed, kept in traces.items()
-        }
-        yield from outcomes(suite, named, problem, only=[package], **how)
 
 
 def _compare_objects(
@@ -252,30 +234,12 @@ def _compare_objects(
                 raise BenchmarkError(f"{name}: {what}, found {trace.object_sha256[:12]}")
 
 
-class _ByName(Policy):
-    """Answers as a module of the same name was answered: optimised modules have other hashes."""
-
-    def __init__(self, traces: Mapping[str, Trace]) -> None:
-        self._traces = traces
-
-    def for_module(self, module: Module) -> Policy:
-        return RecordedAnswers(self._traces[module.name])
-
-    def begin(self, module: Module) -> AbstractContextManager[Answer]:
-        return self.for_module(module).begin(module)
-
-
 def _compare(submission: Submission, found: SuiteValues) -> None:
     for track, packages in found.items():
         for package, values in packages.items():
-            claimed = submission.card.values.get(track, {}).get(package)
-            if claimed != {name: dict(each) for name, each in values.items()}:
+            claimed = submission.card.values[track][package]
+            if claimed != values:
                 raise BenchmarkError(
                     f"submission {submission.card.name}: {track}/{package}: expected the numbers "
-                    f"that its traces come to, {_brief(values)}, found {_brief(claimed)}"
+                    f"that its traces come to, {brief(values)}, found {brief(claimed)}"
                 )
-
-
-def _brief(values: Any) -> str:
-    text = str({name: dict(each) for name, each in values.items()} if values else values)
-    return text if len(text) < 120 else f"{text[:117]}…"

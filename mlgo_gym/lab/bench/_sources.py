@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import runpy
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from corpus_tools import Recipe, available_recipes, find_clang, load_recipe
 from corpus_tools.build_all import build_all
 from corpus_tools.errors import CorpusToolsError
-from corpus_tools.reading import LARGEST_TEXT_BYTES
-from mlgo_gym.base import BenchmarkError, OptionsError, parse_json, read_bounded
+from mlgo_gym.base import BenchmarkError, OptionsError
 from mlgo_gym.corpus import SAMPLE_CORPUS
 from mlgo_gym.lab.bench._archive import make_suite
 from mlgo_gym.lab.bench._submission import Submission
-from mlgo_gym.lab.bench._suite import Suite, shipped_suites
+from mlgo_gym.lab.bench._suite import TIERS, Suite, shipped_suites, some_of
 from mlgo_gym.llvm import embedded_version
 from mlgo_gym.problems import PolicyLike, Problem
 from mlgo_gym.rollout import RecordedPolicy, Trace, trace_path
@@ -73,7 +72,7 @@ def sample_suite(modules: Sequence[str] = ()) -> Iterator[Suite]:
 
 def sources_in(suite: Suite, folder: Path) -> dict[str, Path]:
     """The corpora of a suite's packages in a folder of corpora, or its recordings."""
-    suffix = ".npz" if suite.kind == "tiers" else ""
+    suffix = ".npz" if suite.kind == TIERS else ""
     found = {name: folder / f"{name}{suffix}" for name in suite.packages}
     return {name: path for name, path in found.items() if path.exists()}
 
@@ -123,10 +122,10 @@ def check_differing(suite: Suite, other: Sequence[str]) -> None:
     """
     if not other:
         return
-    some = ", ".join(other[:3]) + (", …" if len(other) > 3 else "")
     raise BenchmarkError(
         f"suite {suite.name}: expected the {len(suite.sums)} files that it names, found "
-        f"{len(other)} that differ: {some}; another clang makes other bitcode: give the archive"
+        f"{len(other)} that differ: {some_of(other)}; another clang makes other bitcode: give the "
+        "archive"
     )
 
 
@@ -164,18 +163,7 @@ def recorded_policy(suite: Suite, problem: Problem, given: Sequence[str]) -> Rec
             best[trace.module_sha256] = trace
     if not best:
         raise OptionsError(f"--traces: expected traces of {suite.name}, found none")
-    return RecordedPolicy(best.values(), problem.policy(problem.default_policy, 0))
-
-
-def known_best(path: Path) -> Mapping[str, Any]:
-    """The best values that an earlier table has written."""
-    try:
-        value = parse_json(read_bounded(path, LARGEST_TEXT_BYTES))
-    except (OSError, ValueError) as error:
-        raise BenchmarkError(f"{path}: cannot be read: {error}") from error
-    if not isinstance(value, dict):
-        raise BenchmarkError(f"{path}: expected best values of a table, found something else")
-    return value
+    return RecordedPolicy(best.values(), problem.policy())
 
 
 def _traces(suite: Suite, given: Sequence[str]) -> Iterator[Trace]:

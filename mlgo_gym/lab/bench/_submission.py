@@ -23,16 +23,13 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from corpus_tools.reading import brief
-from mlgo_gym.base import BenchmarkError, parse_json, read_bounded, replacing
-from mlgo_gym.lab.bench._suite import Suite, checked_texts, is_inside
+from mlgo_gym.base import BenchmarkError, parse_json, read_bounded, replacing, wrong_name
+from mlgo_gym.lab.bench._suite import TIERS, Suite, checked_texts
 from mlgo_gym.llvm import embedded_version
 from mlgo_gym.rollout import BASELINE
 
 CARD_FILE: Final = "card.json"
 TRACES: Final = "traces"
-TIERS: Final = "tiers"
-"""What the track of a suite of tiers is called."""
-
 VERIFIED: Final = ".verified.json"
 """The end of the name of what `bench verify` leaves beside a submission."""
 
@@ -94,7 +91,7 @@ class Card:
             raise BenchmarkError(f"{where}: seeds: expected their names, found {brief(seeds)}")
         hashes = value.get("sha256")
         if not isinstance(hashes, dict) or not all(
-            is_inside(name) and isinstance(each, str) for name, each in hashes.items()
+            wrong_name(name) is None and isinstance(each, str) for name, each in hashes.items()
         ):
             raise BenchmarkError(f"{where}: sha256: expected hashes by path, found {brief(hashes)}")
         if not _is_values(value.get("values"), depth=4):
@@ -121,7 +118,7 @@ class Card:
         ):
             if expected != found:
                 raise BenchmarkError(f"{where}: {what}: expected {expected}, found {found}")
-        expected_values = {each: set(suite.packages) for each in suite.tracks or (TIERS,)}
+        expected_values = {each: set(suite.packages) for each in suite.scored_tracks}
         if {track: set(packages) for track, packages in self.values.items()} != expected_values:
             found = ", ".join(f"{track}: {len(each)}" for track, each in self.values.items())
             expected = ", ".join(f"{track}: {len(each)}" for track, each in expected_values.items())
@@ -136,13 +133,12 @@ class Card:
 
     def files(self, suite: Suite) -> Iterator[str]:
         """The paths of the traces that it must have."""
-        for seed in self.seeds:
-            if suite.kind == TIERS:
+        if suite.kind == TIERS:
+            for seed in self.seeds:
                 yield from (decisions_path(seed, name) for name in suite.packages)
-                continue
-            for track in suite.tracks:
-                for key in suite.modules(track):
-                    yield trace_name(track, seed, key.package, key.name)
+        for track in suite.tracks:
+            for key in suite.modules(track):
+                yield from (trace_name(track, each, key.package, key.name) for each in self.seeds)
 
 
 def trace_name(track: str, seed: str, package: str, module: str) -> str:
@@ -247,7 +243,7 @@ def _read(archive: zipfile.ZipFile, where: str) -> dict[str, bytes]:
         raise BenchmarkError(f"{where}: {most}, found {total:,} in {len(members):,}")
     files = {}
     for member in members:
-        if not is_inside(member.filename) or member.filename in files:
+        if wrong_name(member.filename) is not None or member.filename in files:
             raise BenchmarkError(f"{where}: expected files once each, found {member.filename!r}")
         if member.filename == CARD_FILE and member.file_size > _MAX_CARD_BYTES:
             raise BenchmarkError(

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
 from corpus_tools.reading import LARGEST_TEXT_BYTES, brief
-from mlgo_gym.base import BenchmarkError, parse_json, read_bounded
+from mlgo_gym.base import BenchmarkError, read_bounded, read_json, wrong_name
 from mlgo_gym.corpus import Corpus, ModuleKey, Packages
 from mlgo_gym.problems import Problem, problem_named
 
@@ -38,11 +38,17 @@ PLAIN: Final = "plain"
 LOCAL: Final = "local"
 """The same, with the functions local that no other module of the package has."""
 
+TIERS: Final = "tiers"
+"""A kind of suite, and what its one track is called."""
+
+BEST: Final = "best"
+"""What the best that is known is called among the policies of a suite of tiers."""
+
 KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "size": ("icf", "gc", "linked", "text"),
     "spill": ("cost",),
     "speed": ("instructions",),
-    "tiers": ("seconds",),
+    TIERS: ("seconds",),
 }
 """What each kind of suite measures; policies are ranked by the first."""
 
@@ -52,6 +58,7 @@ _TEXTS: Final = ("name", "kind", "about", "llvm_version", "problem", "opt_level"
 _MAX_SUMS_BYTES: Final = 1 << 26
 _MAX_FILE_BYTES: Final = 1 << 30
 _DIGITS: Final = 64
+_SHOWN: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +132,7 @@ class Suite:
     @classmethod
     def read(cls, description: Path, sums: Path, folder: Path | None = None) -> Self:
         """Read a description and the hashes."""
-        value = _json(description)
+        value = json_of(description)
         texts: Any = checked_texts(value, _TEXTS, _VERSION, str(description))
         lists: dict[str, Any] = {}
         for key in ("tracks", "packages"):
@@ -158,6 +165,20 @@ class Suite:
         return KINDS[self.kind]
 
     @property
+    def scored_tracks(self) -> tuple[str, ...]:
+        """The tracks that numbers are of."""
+        return self.tracks or (TIERS,)
+
+    @property
+    def columns(self) -> list[tuple[str, str]]:
+        """The tracks and measures that are shown; of the local track, the first measure alone."""
+        return [
+            (track, measure)
+            for track in self.scored_tracks
+            for measure in (self.measures if track != LOCAL else self.measures[:1])
+        ]
+
+    @property
     def place(self) -> Path:
         """The folder.
 
@@ -184,6 +205,11 @@ class Suite:
         return problem_named(self.problem)
 
 
+def of_track(name: str, track: str) -> str:
+    """Return what a column is called."""
+    return f"{name}, local" if track == LOCAL else name
+
+
 def shipped_suites() -> tuple[str, ...]:
     """The names of the suites that ship."""
     return tuple(sorted(path.stem for path in _SHIPPED.glob("*.json")))
@@ -201,18 +227,24 @@ def differences(expected: Suite, found: Suite) -> None:
         ]
         what = f"{keys[0]}: expected {expected.description[keys[0]]!r}"
         raise BenchmarkError(f"suite {found.name}: {what}, found {found.description[keys[0]]!r}")
-    if expected.sums and (other := differing(expected, found)):
-        some = ", ".join(other[:3]) + (", …" if len(other) > 3 else "")
+    if other := differing(expected, found):
         raise BenchmarkError(
             f"suite {found.name}: expected the files that it names, found {len(other)} of "
-            f"{len(expected.sums)} that differ: {some}; results on them cannot be compared"
+            f"{len(expected.sums)} that differ: {some_of(other)}; results on them cannot "
+            "be compared"
         )
 
 
 def differing(expected: Suite, found: Suite) -> list[str]:
-    """The paths of files whose hashes are not equal."""
+    """The paths of files whose hashes are not equal; none where no hash is expected."""
     names = sorted({*expected.sums, *found.sums})
-    return [name for name in names if expected.sums.get(name) != found.sums.get(name)]
+    known, given = expected.sums, found.sums
+    return [name for name in names if known and known.get(name) != given.get(name)]
+
+
+def some_of(names: Sequence[str]) -> str:
+    """The first of many names."""
+    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
 
 
 def sums_of(folder: Path) -> dict[str, str]:
@@ -241,7 +273,7 @@ def read_sums(path: Path) -> dict[str, str]:
     found = {}
     for line in text.splitlines():
         digest, _, name = line.partition("  ")
-        if len(digest) != _DIGITS or not name or not is_inside(name):
+        if len(digest) != _DIGITS or wrong_name(name) is not None:
             raise BenchmarkError(f"{path}: expected a hash and a path, found {brief(line)}")
         found[name] = digest
     return found
@@ -263,17 +295,12 @@ def checked_texts(value: Any, keys: Iterable[str], version: int, where: str) -> 
     return {key: value[key] for key in keys}
 
 
-def is_inside(name: str) -> bool:
-    """Whether a path leads to a place below a folder."""
-    parts = name.split("/")
-    return not any(part in {"", ".", ".."} or "\\" in part or "\0" in part for part in parts)
-
-
-def _json(path: Path) -> Any:
+def json_of(path: Path) -> Any:
+    """Read a file of JSON."""
     try:
-        return parse_json(read_bounded(path, LARGEST_TEXT_BYTES))
-    except (OSError, ValueError) as error:
-        raise BenchmarkError(f"{path}: cannot be read: {error}") from error
+        return read_json(path, LARGEST_TEXT_BYTES)
+    except OSError as error:
+        raise BenchmarkError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def _sha256(path: Path) -> str:

@@ -21,9 +21,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from corpus_tools.reading import LARGEST_TEXT_BYTES, brief
+from corpus_tools.reading import brief
 from mlgo_gym import __version__
-from mlgo_gym.base import BenchmarkError, parse_json, read_bounded, write_atomically, write_json
+from mlgo_gym.base import BenchmarkError, write_atomically, write_json
 from mlgo_gym.lab.bench._scores import (
     bootstrap,
     interquartile_mean,
@@ -31,13 +31,10 @@ from mlgo_gym.lab.bench._scores import (
     performance_profile,
     probability_of_improvement,
 )
-from mlgo_gym.lab.bench._submission import TIERS, VERIFIED, Card, Submission
-from mlgo_gym.lab.bench._suite import LOCAL, PLAIN, Suite
+from mlgo_gym.lab.bench._submission import VERIFIED, Card, Submission
+from mlgo_gym.lab.bench._suite import BEST, LOCAL, PLAIN, Suite, json_of, of_track
 from mlgo_gym.llvm import embedded_version
 from mlgo_gym.rollout import BASELINE
-
-BEST: Final = "best"
-"""What the best that is known is called among the policies of a suite of tiers."""
 
 _SCORE, _BETTER = "normalised score", "better than LLVM"  # columns that are no measures
 _LEGEND: Final = (
@@ -167,7 +164,7 @@ def table(suite: Suite, cards: Sequence[Card], earlier: Mapping[str, Any] | None
     if not cards:
         raise BenchmarkError(f"suite {suite.name}: expected verified submissions, found none")
     version, best = _known_best(suite, earlier)
-    found = _best_of(suite, cards, best)
+    found = _best_of(cards, best)
     version += found != best
     rows = [_row(suite, card, found) for card in cards]
     main = next(iter(rows[0].score))
@@ -202,7 +199,7 @@ def write_table(made: Table, folder: Path, dataset: str) -> None:
 
 def profiles(made: Table) -> tuple[_Array, dict[str, _Array]]:
     """The thresholds, and the share of runs above each, by submission."""
-    track = made.suite.tracks[0] if made.suite.tracks else TIERS
+    track = made.suite.scored_tracks[0]
     thresholds = np.linspace(-100, 100, 201)
     return thresholds, {
         row.card.name: performance_profile(row.scores[track], thresholds) for row in made.rows
@@ -236,24 +233,16 @@ def page(made: Table) -> str:
 
 
 def _titles(suite: Suite) -> dict[tuple[str, str], str]:
-    """The columns: by kind of number or measure, and track."""
-    tracks = suite.tracks or (TIERS,)
-    first = {(_SCORE, track): f"score{_of(track)}" for track in tracks}
-    rest = {
-        (measure, track): f"{measure}{_of(track)}, %"
-        for track in tracks
-        for measure in (suite.measures if track != LOCAL else suite.measures[:1])
-    }
-    return first | {(_BETTER, tracks[0]): "better than LLVM"} | rest
-
-
-def _of(track: str) -> str:
-    return ", local" if track == LOCAL else ""
+    """The columns: by track, and measure or other number."""
+    tracks = suite.scored_tracks
+    first = {(track, _SCORE): of_track("score", track) for track in tracks}
+    rest = {each: f"{of_track(each[1], each[0])}, %" for each in suite.columns}
+    return first | {(tracks[0], _BETTER): _BETTER} | rest
 
 
 def _cells(row: Row, titles: Mapping[tuple[str, str], str]) -> list[str]:
     cells = []
-    for what, track in titles:
+    for track, what in titles:
         if what == _SCORE:
             cells.append(row.score[track].text(1, 1))
         elif what == _BETTER:
@@ -267,15 +256,14 @@ def _row(suite: Suite, card: Card, best: _Best) -> Row:
     changes: dict[str, dict[str, Statistic]] = {}
     scores: dict[str, _Array] = {}
     improvement = {}
-    for track in suite.tracks or card.values:
-        changes[track] = {}
-        for measure in suite.measures:
-            shares = -changes_of(card, track, measure)
-            changes[track][measure] = _negated(_statistic(shares, mean))
-        measure = suite.measures[0]
-        scores[track] = _normalised(card, track, measure, best)
-        shares = -changes_of(card, track, measure)
-        improvement[track] = probability_of_improvement(shares, np.zeros_like(shares[:1]))
+    for track in suite.scored_tracks:
+        shares = {measure: changes_of(card, track, measure) for measure in suite.measures}
+        changes[track] = {measure: _statistic(each, mean) for measure, each in shares.items()}
+        main = suite.measures[0]
+        scores[track] = _normalised(card, track, main, best)
+        improvement[track] = probability_of_improvement(
+            -shares[main], np.zeros_like(shares[main][:1])
+        )
     score = {track: _statistic(each, mean) for track, each in scores.items()}
     iqm = {track: _statistic(each, interquartile_mean) for track, each in scores.items()}
     return Row(card, changes, score, iqm, improvement, scores)
@@ -285,11 +273,6 @@ def _statistic(scores: _Array, statistic: Any) -> Statistic:
     if not scores.size:
         return Statistic(0.0, None)
     return Statistic(statistic(scores), bootstrap(scores, statistic))
-
-
-def _negated(given: Statistic) -> Statistic:
-    ends = given.interval and (0.0 - given.interval[1], 0.0 - given.interval[0])
-    return Statistic(0.0 - given.value, ends)
 
 
 def _reference(card: Card) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
@@ -331,7 +314,7 @@ def _normalised(card: Card, track: str, measure: str, best: _Best) -> _Array:
     return np.array(rows, float)
 
 
-def _best_of(suite: Suite, cards: Sequence[Card], known: _Best) -> _Best:
+def _best_of(cards: Sequence[Card], known: _Best) -> _Best:
     found: dict[str, dict[str, dict[str, float]]] = {
         track: {package: dict(values) for package, values in packages.items()}
         for track, packages in known.items()
@@ -343,8 +326,15 @@ def _best_of(suite: Suite, cards: Sequence[Card], known: _Best) -> _Best:
                 for name in (BASELINE, BEST, *card.seeds):
                     for measure, value in values.get(name, {}).items():
                         best[measure] = min(best.get(measure, value), value)
-    del suite
     return found
+
+
+def known_best(path: Path) -> Mapping[str, Any]:
+    """The best values that an earlier table has written."""
+    value = json_of(path)
+    if not isinstance(value, dict):
+        raise BenchmarkError(f"{path}: expected best values of a table, found something else")
+    return value
 
 
 def _known_best(suite: Suite, known: Mapping[str, Any] | None) -> tuple[int, _Best]:
@@ -360,8 +350,8 @@ def _known_best(suite: Suite, known: Mapping[str, Any] | None) -> tuple[int, _Be
 
 def _record(path: Path) -> dict[str, Any]:
     try:
-        value = parse_json(read_bounded(path.with_name(path.name + VERIFIED), LARGEST_TEXT_BYTES))
-    except (OSError, ValueError):
+        value = json_of(path.with_name(path.name + VERIFIED))
+    except BenchmarkError:
         return {}
     return value if isinstance(value, dict) else {}
 
@@ -427,6 +417,5 @@ def _result_yaml(suite: Suite, row: Row, dataset: str) -> str:
 
 
 def _tasks(suite: Suite) -> dict[str, str]:
-    tracks = suite.tracks or (TIERS,)
-    names = {track: suite.name.replace("-", "_") for track in tracks}
-    return {name if track != LOCAL else f"{name}_local": track for track, name in names.items()}
+    name = suite.name.replace("-", "_")
+    return {f"{name}_local" if each == LOCAL else name: each for each in suite.scored_tracks}

@@ -12,7 +12,6 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from statistics import median
-from typing import ClassVar
 
 import numpy as np
 
@@ -25,13 +24,7 @@ from mlgo_gym.lab.programs._meters import Meter, Reading
 from mlgo_gym.lab.programs._program import Program, Programs
 from mlgo_gym.llvm import CompilationResult
 from mlgo_gym.problems import PolicyLike
-from mlgo_gym.rollout import BASELINE, Attempt, KeptObjectUnit, TextSize, Unit, without_frames
-
-
-class _KeptObject(TextSize):
-    """Objects that are kept."""
-
-    unit: ClassVar[type[Unit]] = KeptObjectUnit
+from mlgo_gym.rollout import BASELINE, Attempt, KeptText, without_frames
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +153,7 @@ def _compiled(
     ]
     found: dict[str, dict[str, CompilationResult]] = {name: {} for name in (BASELINE, *policies)}
     reports = setting.rollout(
-        {"": corpus.only(names)}, policies, in_order=False, measure=_KeptObject()
+        {"": corpus.only(names)}, policies, in_order=False, measure=KeptText()
     )
     with closing(reports):
         for report in reports:

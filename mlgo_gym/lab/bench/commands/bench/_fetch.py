@@ -6,7 +6,6 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from corpus_tools.command_line import whole
 from mlgo_gym.cli import Output
 from mlgo_gym.cli import options as shared
 
@@ -23,7 +22,7 @@ def add_options(add: shared.Options) -> None:
     add("--archive", "FILE", "its archive (default: it is built from recipes)")
     add("--output", "DIR", "the suite's folder", required=True)
     add("--clang", "PATH", "clang 22, where it is built (default: from PATH)")
-    add("--jobs", "N", "work on N modules at once", 2, type=whole(1))
+    add.jobs(2)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

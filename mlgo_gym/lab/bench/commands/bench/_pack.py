@@ -6,7 +6,6 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from corpus_tools.command_line import whole
 from mlgo_gym.cli import Output, check_folder
 from mlgo_gym.cli import options as shared
 
@@ -23,7 +22,7 @@ def add_options(add: shared.Options) -> None:
     add("--from", "DIR", what, required=True, dest="source")
     add("--output", "FILE", "the archive", required=True)
     add("--hashes", "FILE", "write the files' hashes, which the suite does not have yet")
-    add("--jobs", "N", "work on N modules at once", 2, type=whole(1))
+    add.jobs(2)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

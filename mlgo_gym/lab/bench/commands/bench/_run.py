@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from corpus_tools.command_line import whole
 from mlgo_gym.base import OptionsError
 from mlgo_gym.cli import Output, check_folder
 from mlgo_gym.cli import options as shared
@@ -36,14 +35,14 @@ def add_options(add: shared.Options) -> None:
     what = "decisions: what 'search' has written, as DIR/TRACK/PACKAGE, or a submission; repeat to "
     what += "take the smallest of each module"
     add("--traces", "PATH", what, many=True)
-    add("--seeds", "N", "run a policy by chance with seeds from 0", 1, type=whole(1))
+    add("--seeds", "N", "run a policy by chance with seeds from 0", 1)
     add("--output", "FILE", "keep the decisions, for 'bench submit'")
     add.settings()
-    add("--jobs", "N", "work on N modules at once", 2, type=whole(1))
+    add.jobs(2)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    from mlgo_gym.lab.bench import Suite, open_or_sample
+    from mlgo_gym.lab.bench import open_or_sample
 
     ways = ("policy", "model", "function", "traces")
     given = [name for name in ways if getattr(options, name)]
@@ -55,8 +54,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
         check_folder("--output", options.output)
         _check_space(options.output)
     with open_or_sample(options.suite) as suite:
-        assert isinstance(suite, Suite)  # noqa: S101
-        total = len(suite.packages) * max(len(suite.tracks), 1)
+        total = len(suite.packages) * len(suite.scored_tracks)
         with output.line() as say:
             count = iter(range(1, total + 1))
             made = _run(suite, options, lambda place: say(f"{place} ({next(count)} of {total})"))
@@ -77,12 +75,12 @@ def _check_space(output: Path) -> None:
 
 
 def _run(suite: Suite, options: argparse.Namespace, progress: Any) -> Submission:
+    from mlgo_gym.lab.bench import TIERS, run_tiers
     from mlgo_gym.lab.bench import run as run_suite
-    from mlgo_gym.lab.bench import run_tiers
     from mlgo_gym.runners import model_policies
 
     names = [str(seed) for seed in range(options.seeds)]
-    if suite.kind == "tiers":
+    if suite.kind == TIERS:
         from mlgo_gym.lab.tiers import schedule_named
 
         if not options.policy:
@@ -114,23 +112,18 @@ def _policies(
 
 def _show(suite: Suite, made: Submission, output: Output) -> None:
     from mlgo_gym.cli import narrow_table
-    from mlgo_gym.lab.bench import changes_of
+    from mlgo_gym.lab.bench import changes_of, of_track
     from mlgo_gym.rollout import BASELINE
 
-    measures = suite.measures
-    columns = [
-        (track, measure)
-        for track in made.card.values
-        for measure in (measures if track != "local" else measures[:1])
-    ]
-    titles = [measure if track != "local" else f"{measure}, local" for track, measure in columns]
-    own = f"LLVM {measures[0]}"
+    main, columns = suite.measures[0], suite.columns
+    titles = [of_track(measure, track) for track, measure in columns]
+    own = f"LLVM {main}"
     table = narrow_table(("package", own, *titles), right=(own, *titles))
     changes = {column: changes_of(made.card, *column) for column in columns}
     first = made.card.values[columns[0][0]]
     for place, package in enumerate(first):
         cells = [f"{100 * changes[each][:, place].mean():+.2f} %" for each in columns]
-        value = first[package][BASELINE][measures[0]]
+        value = first[package][BASELINE][main]
         table.add_row(package, f"{value:,.0f}" if value >= _LARGE else f"{value:.4g}", *cells)
     means = [f"{100 * changes[each].mean():+.2f} %" for each in columns]
     table.add_section()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from corpus_tools.command_line import whole
 from mlgo_gym.cli import Output
 from mlgo_gym.cli import options as shared
 
@@ -18,7 +17,7 @@ EXAMPLE = "mlgo-gym bench verify submissions/a.zip --suite suites/size-v1"
 def add_options(add: shared.Options) -> None:
     add("submission", "FILE", "what 'bench submit' has written", nargs="+")
     add("--suite", "DIR", "the suite's folder (default: the sample)")
-    add("--jobs", "N", "work on N modules at once", 2, type=whole(1))
+    add.jobs(2)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
