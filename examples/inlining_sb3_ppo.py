@@ -22,7 +22,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
 from mlgo_gym.envs import FloatVectorObservation, SignedLogObservation
 from mlgo_gym.runners import ReleaseModeModelRunner, RunnerPolicy
-from mlgo_gym.training import VectorNormalization, export_torch_mlp
+from mlgo_gym.training import VectorNormalization, export_torch
 
 
 def make() -> gymnasium.Env[np.ndarray, np.int64]:
@@ -73,7 +73,7 @@ seen = VectorNormalization(
 )
 module = Corpus.load(SAMPLE_CORPUS)["scene.cpp"]
 with tempfile.TemporaryDirectory() as folder, Compiler() as compiler:
-    export_torch_mlp(layers, InliningForSize(), Path(folder) / "model", normalization=seen)
+    export_torch(layers, InliningForSize(), Path(folder) / "model", normalization=seen)
     policy = RunnerPolicy(functools.partial(ReleaseModeModelRunner, Path(folder) / "model"))
     plain = compiler.compile_module(module)
     mine = compiler.compile_module(module, problem=InliningForSize(), policy=policy)

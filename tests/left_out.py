@@ -197,7 +197,7 @@ SLOW_EXAMPLES: Final = {
     "mlgo_gym.lab.tiers._check.check_recording",
     "mlgo_gym.lab.tiers._record.record_program",
     "mlgo_gym.runners._models.model_policies",
-    "mlgo_gym.training._from_torch.export_torch_mlp",
+    "mlgo_gym.training._from_torch.export_torch",
     "mlgo_gym.training._train.train",
     "training-with-other-libraries.md",
 }

@@ -19,7 +19,7 @@ NEEDS = {
     "eviction_maskable_ppo": "sb3_contrib",
     "inlining_ppo": "torch",
     "inlining_sb3_ppo": "stable_baselines3",
-    "torch_mlp_to_model": "torch",
+    "torch_to_model": "torch",
 }
 ELSEWHERE = ("eviction_rllib_ppo", "inlining_rllib_marwil")
 """They run in tests/lab/cluster/test_cluster.py, on several nodes."""

@@ -127,23 +127,3 @@ def test_only_training_imports_what_is_slow() -> None:
     loaded = set(done.stdout.split())
     assert {"mlgo_gym", "numpy", "gymnasium"} <= loaded
     assert not loaded & {"tensorflow", "keras", "torch", "sklearn", "matplotlib", "tensorboard"}
-
-
-def test_policies_of_pytorch_without_tensorflow() -> None:
-    """TensorFlow writes the model, and its absence is said in a line."""
-    script = """
-import sys
-sys.modules["keras"] = None
-from mlgo_gym.errors import EnvironmentSetupError
-try:
-    from mlgo_gym.training import export_torch_mlp
-except EnvironmentSetupError as error:
-    print(error)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == (
-        "export_torch_mlp: expected the package 'keras', found none; "
-        "pip install 'mlgo-gym[train]' brings it\n"
-    )

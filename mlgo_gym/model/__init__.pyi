@@ -24,9 +24,13 @@ from ._card import record_last_test as record_last_test
 from ._compiler import DEFAULT_TIMEOUT_S as DEFAULT_TIMEOUT_S
 from ._freeze import check_machine as check_machine
 from ._freeze import find_description as find_description
+from ._graph_writer import GraphWriter as GraphWriter
+from ._graph_writer import Operand as Operand
+from ._graph_writer import Value as Value
 from ._model import BoundModel as BoundModel
 from ._model import check_same as check_same
 from ._model import find_outputs as find_outputs
+from ._output_spec import OUTPUT as OUTPUT
 from ._output_spec import OUTPUT_SPEC_FILE as OUTPUT_SPEC_FILE
 from ._output_spec import STEP_INPUTS as STEP_INPUTS
 from ._output_spec import choose_outputs as choose_outputs
@@ -38,3 +42,4 @@ from ._profile import OperatorCode as OperatorCode
 from ._saved_model import SIGNATURE as SIGNATURE
 from ._saved_model import converted as converted
 from ._saved_model import graph_file as graph_file
+from ._tflite_writer import write_tflite as write_tflite

@@ -17,6 +17,8 @@ from typing import Any, Final
 from mlgo_gym.base import FileError, ModelError, SpecError, TensorSpec, read_json
 
 OUTPUT_SPEC_FILE: Final = "output_spec.json"
+OUTPUT: Final = "StatefulPartitionedCall"
+"""What TensorFlow's converter calls a function's results, and LLVM looks up by `OutputSpec`."""
 STEP_INPUTS: Final = frozenset({"discount", "reward", "step_type"})
 """Inputs of TF-Agents policies that mean something in training only; runners leave them zero."""
 

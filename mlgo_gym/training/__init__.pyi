@@ -1,5 +1,5 @@
 from ._from_torch import VectorNormalization as VectorNormalization
-from ._from_torch import export_torch_mlp as export_torch_mlp
+from ._from_torch import export_torch as export_torch
 from ._train import TRAINERS as TRAINERS
 from ._train import Trained as Trained
 from ._train import Watcher as Watcher

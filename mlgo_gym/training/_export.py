@@ -17,10 +17,9 @@ The signature's inputs carry the names of LLVM's features. Compiled ahead of tim
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -31,17 +30,16 @@ from tensorflow.lite.python.convert_phase import ConverterError
 
 from corpus_tools.reading import reason_of
 from mlgo_gym.base import ModelError, read_bounded, staged_folder, write_json
-from mlgo_gym.llvm import llvm_version
 from mlgo_gym.model import (
     CARD_FILE,
-    OUTPUT_SPEC_FILE,
     SIGNATURE,
     converted,
     read_model_json,
     unreadable,
 )
-from mlgo_gym.problems import HASH, Problem
+from mlgo_gym.problems import Problem
 from mlgo_gym.training._arrays import read_arrays
+from mlgo_gym.training._model_folder import model_folder, unwritable
 from mlgo_gym.training._networks import PolicyNetwork, network_from_config
 
 _NETWORK_FILE: Final = "network.json"
@@ -62,25 +60,19 @@ def save_model(
 ) -> None:
     """Write a model directory, or replace it at once, by a network or another one's copy.
 
-    Texts are files besides, by name.
+    Texts are files besides, by name, of a network alone.
     """
     try:
-        with staged_folder(directory) as staged:
-            if isinstance(model, Path):
-                shutil.copytree(model, staged, dirs_exist_ok=True)
-                made_for: dict[str, Any] = read_model_json(staged / CARD_FILE, str(model))
-            else:
+        if not isinstance(model, Path):
+            with model_folder(directory, problem, model.features(), card, texts) as staged:
                 _write(model, problem, staged)
-                made_for = {"problem": problem.name, "llvm_version": llvm_version()}
-                made_for["features"] = list(model.features())
-                needed = problem.needed_settings(model.features())
-                if files := [each for each in needed if each in problem.file_settings]:
-                    made_for["settings"] = _with_files(problem, files, staged)
+            return
+        with staged_folder(directory) as staged:
+            shutil.copytree(model, staged, dirs_exist_ok=True)
+            made_for: dict[str, Any] = read_model_json(staged / CARD_FILE, str(model))
             write_json(staged / CARD_FILE, made_for | dict(card))
-            for name, text in texts.items():
-                (staged / name).write_bytes(text.encode())
     except FILE_ERRORS as error:
-        raise ModelError(str(directory), f"cannot be written: {reason(error)}") from error
+        raise unwritable(directory, reason(error)) from error
 
 
 def reason(error: OSError | tf.errors.OpError | ConverterError) -> str:
@@ -156,19 +148,6 @@ def _inputs(network: PolicyNetwork, problem: Problem) -> dict[str, tf.TensorSpec
     }
 
 
-def _with_files(problem: Problem, names: Sequence[str], folder: Path) -> dict[str, str]:
-    """Settings that name files, of which there is a copy then, but of those that are known."""
-    settings = {}
-    for name in names:
-        known = problem.file_settings[name]
-        value = getattr(problem, name)
-        settings[name] = value.name if value.name in known else f"{name}.json"
-        settings[f"{name}{HASH}"] = hashlib.sha256(value.data).hexdigest()
-        if value.name not in known:
-            (folder / settings[name]).write_bytes(value.data)
-    return settings
-
-
 def _write(network: PolicyNetwork, problem: Problem, folder: Path) -> None:
     """Everything but the card."""
     module, function = signature_of(network, problem)
@@ -176,16 +155,6 @@ def _write(network: PolicyNetwork, problem: Problem, folder: Path) -> None:
     (folder / "model.tflite").write_bytes(converted(folder))
     (folder / "fingerprint.pb").unlink(missing_ok=True)  # of a TensorFlow imported before
     shutil.rmtree(folder / "assets", ignore_errors=True)  # it is empty
-    decision = {
-        "logging_name": problem.advice.name,
-        "tensor_spec": {
-            "name": "StatefulPartitionedCall",
-            "port": 0,
-            "type": problem.advice.type,
-            "shape": list(problem.advice.shape),
-        },
-    }
-    write_json(folder / OUTPUT_SPEC_FILE, [decision])
     write_json(folder / _NETWORK_FILE, network.config())
     with (folder / _WEIGHTS_FILE).open("wb") as file:
         weights: dict[str, Any] = {str(i): each for i, each in enumerate(network.get_weights())}

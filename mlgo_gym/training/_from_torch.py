@@ -1,46 +1,32 @@
-"""Policies that were trained in PyTorch, as model directories.
+"""Policies that were trained in PyTorch, as model directories, without TensorFlow.
 
-A policy is a ``torch.nn.Sequential`` of ``Linear``, ``ReLU`` and ``Tanh`` layers, from the vector
-of all features to one logit for each action, as stable-baselines3, RLlib and most others have it.
-What the training environment's wrappers did to the vector goes into the model, since LLVM sends
-plain features.
+A policy is a module from the vector of all features to one logit for each action, as
+stable-baselines3, TorchRL, RLlib and most others have one. ``torch.export`` says what it does,
+operator by operator, and each becomes one of TFLite. What the training environment's wrappers did
+to the vector goes into the model, since LLVM sends plain features.
 """
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import math
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
-if "torch" in sys.modules and "tensorflow" not in sys.modules:
-    # PyTorch's CUDA builds load Triton with the first optimiser. Its LLVM ends the process
-    # ("registered more than once") when TensorFlow's is there before it, not the other way round.
-    with contextlib.suppress(ImportError):
-        importlib.import_module("triton._C.libtriton")
-
+import gymnasium
 import numpy as np
 
 from mlgo_gym.base import EnvironmentSetupError, OptionsError
-
-try:
-    import keras
-    import tensorflow as tf
-except ModuleNotFoundError as missing:
-    raise EnvironmentSetupError(
-        f"export_torch_mlp: expected the package {missing.name!r}, found none; "
-        "pip install 'mlgo-gym[train]' brings it"
-    ) from missing
-
+from mlgo_gym.model import GraphWriter, Value, write_tflite
 from mlgo_gym.problems import Problem
-from mlgo_gym.training._export import save_model
+from mlgo_gym.training._model_folder import model_folder
 from mlgo_gym.training._network_code import FORBIDDEN
-from mlgo_gym.training._networks import networked_problems
+from mlgo_gym.training._torch_operators import translated
+
+_LARGEST: Final = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,176 +63,121 @@ class VectorNormalization:
                 f"normalisation: expected {len(self.mean)} variances, found {len(self.variance)}"
             )
 
-    def __call__(self, values: Any) -> Any:
-        """Normalise inside a TensorFlow graph: ``float32 [batch, features]``, in and out."""
+    def of(self, writer: GraphWriter, values: Value) -> Value:
+        """Add it to a graph, for values ``float32 [1, numbers]``."""
         if self.signed_log:
-            values = tf.sign(values) * tf.math.log(1.0 + tf.abs(values))
+            logarithm = writer.of("LOG", writer.of("ADD", writer.of("ABS", values), 1.0))
+            values = writer.of("MUL", writer.of("SIGN", values), logarithm)
         if self.mean:
-            mean, variance = np.array(self.mean), np.array(self.variance)
-            factor = 1 / np.sqrt(variance + self.epsilon)
-            values = (values - mean.astype(np.float32)) * factor.astype(np.float32)
+            factor = 1 / np.sqrt(np.array(self.variance) + self.epsilon)
+            values = writer.of("SUB", values, np.array(self.mean, np.float32))
+            values = writer.of("MUL", values, factor.astype(np.float32))
         if math.isfinite(self.limit):
-            values = tf.minimum(tf.maximum(values, -self.limit), self.limit)
+            values = writer.of("MINIMUM", writer.of("MAXIMUM", values, -self.limit), self.limit)
         return values
 
 
-class TorchPolicy(keras.Model):  # type: ignore[misc, unused-ignore]
-    """A PyTorch policy's weights in a network that `training._export` can save."""
-
-    def __init__(self, layers: Any, problem: Problem, normalization: VectorNormalization) -> None:
-        super().__init__()
-        self.problem = problem
-        self._normalization = normalization
-        self._layers_of_torch = []
-        for layer, weights in _converted(layers, problem):
-            layer.build((None, len(weights[0])))
-            layer.set_weights(weights)
-            self._layers_of_torch.append(layer)
-        if normalization.mean and len(normalization.mean) != _width(problem):
-            raise OptionsError(
-                f"normalisation: expected {_width(problem)} means, found {len(normalization.mean)}"
-            )
-        self.built = True
-
-    def features(self) -> tuple[str, ...]:
-        """All features, in LLVM's order, which is that of the vector."""
-        return tuple(each.spec.name for each in self.problem.features)
-
-    def config(self) -> dict[str, Any]:
-        """Its configuration as JSON values; `mlgo_gym.training.load_network` does not make it."""
-        normalization = asdict(self._normalization)
-        if not math.isfinite(self._normalization.limit):
-            normalization["limit"] = None
-        return {
-            "kind": "torch",
-            "problem": self.problem.name,
-            "normalization": normalization,
-            "layers": [[each.units, each.activation.__name__] for each in self._layers_of_torch],
-        }
-
-    def call(self, observations: Mapping[str, Any]) -> Any:
-        """The logits, ``float32 [batch, actions]``, of features as LLVM sends them."""
-        parts = []
-        for feature in self.problem.features:
-            part = tf.cast(observations[feature.spec.name], tf.float32)
-            if feature.may_be_infinite:  # as the environments show it
-                part = tf.where(tf.abs(part) <= part.dtype.max, part, feature.high)
-            parts.append(tf.reshape(part, [-1, feature.spec.element_count]))
-        values = self._normalization(tf.concat(parts, axis=-1))
-        for layer in self._layers_of_torch:
-            values = layer(values)
-        if "mask" not in observations:
-            return values
-        mask = tf.cast(observations["mask"], tf.float32)
-        return values * mask + FORBIDDEN * (1.0 - mask)
-
-
-def export_torch_mlp(
-    layers: Any,
+def export_torch(
+    policy: Any,
     problem: Problem,
     directory: str | Path,
     *,
     normalization: VectorNormalization = VectorNormalization(),
     card: Mapping[str, Any] = MappingProxyType({}),
-) -> TorchPolicy:
+) -> None:
     """Write a PyTorch policy as a model directory.
 
     The vector is `mlgo_gym.envs.FloatVectorObservation`'s: all features in LLVM's order,
     those with 33 numbers one after the other. The decision is the largest logit's, of those that
-    LLVM takes.
+    LLVM takes. Neither TensorFlow nor TFLite is needed.
 
     Args:
-        layers: a ``torch.nn.Sequential`` of ``Linear``, ``ReLU``, ``Tanh``, ``Flatten`` and
-            ``Identity``; its last layer is ``Linear``, with 2 outputs for the inliner (not to
-            inline, and to inline) and 33 for eviction.
+        policy: a ``torch.nn.Module`` from ``float32 [1, numbers]`` to ``float32 [1, actions]``: 2
+            actions for the inliner (not to inline, and to inline), and 33 for eviction. It is
+            exported as it is in ``eval`` mode, by ``torch.export``. Layers and arithmetic, slices
+            and concatenations can be exported; loops over data cannot.
         problem: what it answers.
         directory: where; a model that is there is replaced.
         normalization: what the training environment's wrappers did to the vector.
         card: more for the model's card.
 
-    Returns:
-        The network that was saved.
-
     Raises:
-        OptionsError: the module has other layers, or takes or gives other numbers than the problem
-            has.
+        OptionsError: the problem has no numbered actions; or the policy cannot be exported, takes
+            or gives other numbers than the problem has, or has an operator that is not supported.
         ModelError: the folder cannot be written.
         EnvironmentSetupError: PyTorch is not installed.
 
     >>> import tempfile, torch
     >>> from mlgo_gym import InliningForSize
-    >>> layers = torch.nn.Sequential(torch.nn.Linear(38, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    >>> layers = torch.nn.Sequential(torch.nn.Linear(38, 8), torch.nn.SiLU(), torch.nn.Linear(8, 2))
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = export_torch_mlp(layers, InliningForSize(), f"{folder}/model")
+    ...     export_torch(layers, InliningForSize(), f"{folder}/model")
     ...     (Path(folder) / "model" / "model.tflite").exists()
     True
     """
-    policy = TorchPolicy(layers, problem, normalization)
-    save_model(policy, problem, Path(directory), {"trainer": "torch", **card})
-    return policy
-
-
-def _converted(layers: Any, problem: Problem) -> Iterator[tuple[Any, list[np.ndarray[Any, Any]]]]:
-    """Dense layers with their weights, and what they take and give checked."""
-    if not problem.network:
+    space = problem.action_space()
+    if not isinstance(space, gymnasium.spaces.Discrete):
         raise OptionsError(
-            f"torch policy: expected a problem of {networked_problems()}, found {problem.name}"
+            f"torch policy: expected a problem with numbered actions, found {problem.name}"
         )
-    actions = int(problem.action_space().n)  # type: ignore[attr-defined]
-    dense = list(_dense_layers(layers))
-    found = (dense[0][1].shape[0], dense[-1][1].shape[1]) if dense else (0, 0)
-    if found != (_width(problem), actions):
+    numbers = sum(each.spec.element_count for each in problem.features)
+    if normalization.mean and len(normalization.mean) != numbers:
         raise OptionsError(
-            f"torch policy: expected {_width(problem)} inputs and {actions} outputs "
-            f"for {problem.name}, found {found[0]} and {found[1]}"
+            f"normalisation: expected {numbers} means, found {len(normalization.mean)}"
         )
-    if dense[-1][0] != "linear":
+    writer = GraphWriter()
+    sent = {each.spec.name: writer.input(each.spec) for each in problem.features}
+    values = normalization.of(writer, _vector(writer, problem, sent))
+    logits = translated(writer, _exported(policy, numbers), values)
+    if logits.shape != (1, space.n):
         raise OptionsError(
-            f"torch policy: expected Linear as the last layer, found {dense[-1][0]} behind it"
+            f"torch policy: expected logits of shape (1, {space.n}) for {problem.name}, "
+            f"found {logits.shape}"
         )
-    width = found[0]
-    for number, (activation, kernel, *bias) in enumerate(dense, 1):
-        if len(kernel) != width:
-            raise OptionsError(
-                f"torch policy: expected {width} inputs of layer {number}, found {len(kernel)}"
-            )
-        width = kernel.shape[1]
-        layer = keras.layers.Dense(width, activation=activation, use_bias=bool(bias))
-        yield layer, [kernel, *bias]
+    if "mask" in sent:
+        mask = writer.cast(sent["mask"], "float32")
+        forbidden = writer.of("MUL", writer.of("SUB", 1.0, mask), FORBIDDEN)
+        logits = writer.of("ADD", writer.of("MUL", logits, mask), forbidden)
+    decision = writer.of("ARG_MAX", logits, np.int32(1), dtype="int64", shape=(1,))
+    data = write_tflite(writer.graph(problem.advice.name, decision))
+    made_for = {"trainer": "torch", **card}
+    with model_folder(Path(directory), problem, tuple(sent), made_for) as folder:
+        (folder / "model.tflite").write_bytes(data)
 
 
-def _dense_layers(layers: Any) -> Sequence[list[Any]]:
-    """For each ``Linear`` its activation, kernel ``[inputs, outputs]``, and bias if it has one."""
+def _vector(writer: GraphWriter, problem: Problem, sent: Mapping[str, Value]) -> Value:
+    """All features ``float32 [1, numbers]``, as the environments show them."""
+    parts = []
+    for feature in problem.features:
+        part = writer.cast(sent[feature.spec.name], "float32")
+        if feature.may_be_infinite:
+            finite = writer.of("LESS_EQUAL", writer.of("ABS", part), _LARGEST, dtype="bool")
+            part = writer.of("SELECT_V2", finite, part, float(feature.high), dtype="float32")
+        parts.append(writer.reshaped(part, (1, feature.spec.element_count)))
+    return writer.joined(parts, axis=1)
+
+
+def _exported(policy: Any, numbers: int) -> Any:
+    """What ``torch.export`` says of a policy."""
     try:
-        from torch import nn  # noqa: PLC0415 (not needed otherwise)
+        import torch  # noqa: PLC0415 - not needed otherwise
     except ImportError as error:
-        raise EnvironmentSetupError("torch policy: expected PyTorch: pip install torch") from error
-    activations = {nn.ReLU: "relu", nn.Tanh: "tanh"}
-    dense: list[list[Any]] = []
-    for layer in _flat(layers, nn.Sequential):
-        kind = type(layer)
-        if kind is nn.Linear:
-            parameters = [layer.weight.T, *([] if layer.bias is None else [layer.bias])]
-            arrays = [each.detach().cpu().numpy().astype(np.float32) for each in parameters]
-            dense.append(["linear", *arrays])
-        elif kind in activations and dense and dense[-1][0] == "linear":
-            dense[-1][0] = activations[kind]
-        elif kind not in {nn.Flatten, nn.Identity}:
-            raise OptionsError(
-                f"torch policy: expected Linear, each with ReLU or Tanh behind it or neither, "
-                f"found {kind.__name__}"
-            )
-    return dense
-
-
-def _flat(layers: Any, sequence: type[Any]) -> Iterator[Any]:
-    """The layers in a module, in the order in which they are applied."""
-    if not isinstance(layers, sequence):
-        yield layers
-        return
-    for layer in layers:
-        yield from _flat(layer, sequence)
-
-
-def _width(problem: Problem) -> int:
-    return sum(each.spec.element_count for each in problem.features)
+        raise EnvironmentSetupError(
+            "torch policy: expected PyTorch, found none; pip install torch brings it"
+        ) from error
+    if not isinstance(policy, torch.nn.Module):
+        raise OptionsError(f"torch policy: expected a torch.nn.Module, found {policy!r}")
+    trains = policy.training
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of PyTorch for itself
+            exported = torch.export.export(policy.eval(), (torch.zeros(1, numbers),), strict=False)
+            return exported.run_decompositions({})  # which leaves nothing that works in place
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise OptionsError(
+            f"torch policy: expected a module that takes float32 [1, {numbers}], and that "
+            f"torch.export takes, found {type(error).__name__}: {reason}"
+        ) from error
+    finally:
+        policy.train(trains)

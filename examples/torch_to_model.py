@@ -16,7 +16,7 @@ from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
 from mlgo_gym.problems import Action
 from mlgo_gym.runners import RunnerPolicy, runner_factory
 from mlgo_gym.stream import Observation
-from mlgo_gym.training import VectorNormalization, export_torch_mlp
+from mlgo_gym.training import VectorNormalization, export_torch
 
 problem = InliningForSize()
 names = [feature.spec.name for feature in problem.features]
@@ -39,7 +39,7 @@ def in_torch(observation: Observation) -> int:
 
 with tempfile.TemporaryDirectory() as folder, Compiler() as compiler:
     model = Path(folder) / "model"
-    export_torch_mlp(policy, problem, model, normalization=VectorNormalization(signed_log=True))
+    export_torch(policy, problem, model, normalization=VectorNormalization(signed_log=True))
     answers: list[tuple[Action, ...]] = []
     module = Corpus.load(SAMPLE_CORPUS)["scene.cpp"]
     with (

@@ -1,0 +1,206 @@
+"""Writes a `Graph` as a ``.tflite`` file, through Google's FlatBuffers builder.
+
+What `read_tflite` gives is written so that it is read again, and that TFLite's own interpreter
+evaluates it. A graph has less than a file may say: the options that shapes and types imply are
+found again from those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from flatbuffers import Builder, number_types
+
+from mlgo_gym.base import ModelError
+from mlgo_gym.model._graph import Graph, Operator, Port, Tensor
+from mlgo_gym.model._saved_model import SIGNATURE
+from mlgo_gym.model._tflite_schema import ACTIVATIONS, BUILTIN_NAMES, OPERATORS, TENSOR_TYPES
+
+_SCHEMA_VERSION: Final = 3
+_WIDER_FIELD: Final = 127
+"""In the byte that old files have an operator's number in: see the wider field."""
+_DATA_ALIGNMENT: Final = 16
+_ACTIVATION_CODES: Final = {name: code for code, name in ACTIVATIONS.items()}
+_TYPE_CODES: Final = {name: code for code, name in TENSOR_TYPES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Scalar:
+    """A number in a table, of the type that FlatBuffers calls so."""
+
+    kind: str
+    value: float
+
+
+_Fields = Mapping[int, object]
+"""A table: by a field's number, a `_Scalar`, text, bytes, an array, a table, or tables."""
+
+_REDUCTIONS: Final = (
+    "MEAN", "REDUCE_ALL", "REDUCE_ANY", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD", "SUM",
+)  # fmt: skip
+_OPTIONS: Final = {
+    "ADD": 11, "ARG_MAX": 40, "ARG_MIN": 57, "BATCH_MATMUL": 101, "BUCKETIZE": 115, "CAST": 37,
+    "CONCATENATION": 10, "DIV": 29, "FULLY_CONNECTED": 8, "GATHER": 23, "LEAKY_RELU": 75, "MUL": 21,
+    "ONE_HOT": 61, "PACK": 59, "SOFTMAX": 9, "SQUEEZE": 30, "STRIDED_SLICE": 32, "SUB": 28,
+    **dict.fromkeys(_REDUCTIONS, 27),
+}  # fmt: skip
+"""``BuiltinOptions``: the number of an operator's table in the union. Others do without one."""
+
+_VERSIONS: Final = {"BROADCAST_TO": 2}
+"""The first version that TFLite's interpreter has, where that is not 1."""
+
+
+def write_tflite(graph: Graph) -> bytes:
+    """A TFLite file of a graph, with a signature ``action`` that has the names of its ports.
+
+    Raises:
+        ModelError: an operator is none of those that `read_tflite` takes.
+
+    >>> from mlgo_gym.model._graph import Operator, Port, Tensor
+    >>> tensors = (Tensor("x", "float32", (1, 2)), Tensor("y", "float32", (1, 2)))
+    >>> steps = (Operator("TANH", (0,), (1,), {}),)
+    >>> data = write_tflite(Graph("", tensors, steps, (Port("x", 0),), (Port("y", 1),)))
+    >>> data[4:8]
+    b'TFL3'
+    """
+    kinds = sorted({each.kind for each in graph.operators})
+    subgraph = {
+        0: [_tensor(number, each) for number, each in enumerate(graph.tensors)],
+        1: _numbers(each.tensor for each in graph.inputs),
+        2: _numbers(each.tensor for each in graph.outputs),
+        3: [_operator(each, kinds, graph) for each in graph.operators],
+    }
+    signature = {0: _names(graph.inputs), 1: _names(graph.outputs), 2: SIGNATURE}
+    model = {
+        0: _Scalar("Uint32", _SCHEMA_VERSION),
+        1: [_code(each, graph.source) for each in kinds],
+        2: [subgraph],
+        # The first has to be empty; tensors without data may name one without, too.
+        4: [{}, *({0: each.data} if each.data else {} for each in graph.tensors)],
+        7: [signature],
+    }
+    builder = Builder(0)
+    builder.Finish(_written(builder, model), b"TFL3")
+    return bytes(builder.Output())
+
+
+def _code(kind: str, source: str) -> _Fields:
+    if kind not in OPERATORS:
+        raise ModelError(source, f"operator {kind}: expected one of {', '.join(OPERATORS)}")
+    number = BUILTIN_NAMES.index(kind)
+    return {
+        0: _Scalar("Int8", min(number, _WIDER_FIELD)),
+        2: _Scalar("Int32", _VERSIONS.get(kind, 1)),
+        3: _Scalar("Int32", number),
+    }
+
+
+def _tensor(number: int, tensor: Tensor) -> _Fields:
+    return {
+        0: _numbers(tensor.shape),
+        1: _type(tensor),
+        2: _Scalar("Uint32", number + 1),
+        3: tensor.name,
+    }
+
+
+def _operator(operator: Operator, kinds: list[str], graph: Graph) -> _Fields:
+    fields: dict[int, object] = {
+        0: _Scalar("Uint32", kinds.index(operator.kind)),
+        1: _numbers(operator.inputs),
+        2: _numbers(operator.outputs),
+    }
+    if operator.kind in _OPTIONS:
+        fields[3] = _Scalar("Uint8", _OPTIONS[operator.kind])
+        fields[4] = _own_options(operator) | _implied_options(operator, graph)
+    return fields
+
+
+def _own_options(operator: Operator) -> dict[int, object]:
+    """The options that the graph has, as they were read."""
+    fields: dict[int, object] = {}
+    for option in OPERATORS[operator.kind]:
+        value: Any = operator.attributes.get(option.name, option.default)
+        if option.kind == "reals":
+            fields[option.field] = np.array(value, np.float32)
+        elif option.kind == "activation":
+            fields[option.field] = _Scalar("Int8", _ACTIVATION_CODES[value or "none"])
+        else:
+            fields[option.field] = _Scalar(option.kind, value)
+    return fields
+
+
+def _implied_options(operator: Operator, graph: Graph) -> dict[int, object]:
+    """Those that operands and shapes imply."""
+    given, made = (graph.tensors[each[0]] for each in (operator.inputs, operator.outputs))
+    if operator.kind in _REDUCTIONS:
+        return {0: _Scalar("Bool", len(given.shape) == len(made.shape))}
+    match operator.kind:
+        case "ARG_MAX" | "ARG_MIN":
+            return {0: _type(made)}
+        case "CAST":
+            return {0: _type(given), 1: _type(made)}
+        case "PACK":
+            return {0: _Scalar("Int32", len(operator.inputs))}
+        case "SQUEEZE":
+            return {0: _numbers(_dropped(given.shape, made.shape))}
+    return {}
+
+
+def _dropped(before: tuple[int, ...], after: tuple[int, ...]) -> list[int]:
+    """The dimensions of 1 that are left out."""
+    dropped = []
+    for dimension, size in enumerate(before):
+        if after and size == after[0]:
+            after = after[1:]
+        else:
+            dropped.append(dimension)
+    return dropped
+
+
+def _type(tensor: Tensor) -> _Scalar:
+    return _Scalar("Int8", _TYPE_CODES[tensor.dtype])
+
+
+def _names(ports: tuple[Port, ...]) -> list[_Fields]:
+    return [{0: each.name, 1: _Scalar("Uint32", each.tensor)} for each in ports]
+
+
+def _numbers(values: Any) -> np.ndarray[Any, Any]:
+    return np.fromiter(values, np.int32)
+
+
+def _written(builder: Any, value: Any) -> int:
+    """Write what a field refers to, and return its offset."""
+    if isinstance(value, str):
+        return int(builder.CreateString(value))
+    if isinstance(value, bytes):
+        return _data(builder, value)
+    if isinstance(value, np.ndarray):
+        return int(builder.CreateNumpyVector(value))
+    if isinstance(value, list):
+        offsets = [_written(builder, each) for each in value]
+        builder.StartVector(4, len(offsets), 4)
+        for offset in reversed(offsets):
+            builder.PrependUOffsetTRelative(offset)
+        return int(builder.EndVector())
+    slots = [
+        (field, each if isinstance(each, _Scalar) else _written(builder, each))
+        for field, each in value.items()
+    ]
+    builder.StartObject(max(value, default=-1) + 1)
+    for field, each in slots:
+        if isinstance(each, _Scalar):
+            builder.PrependSlot(getattr(number_types, f"{each.kind}Flags"), field, each.value, None)
+        else:
+            builder.PrependUOffsetTRelativeSlot(field, each, 0)
+    return int(builder.EndObject())
+
+
+def _data(builder: Any, data: bytes) -> int:
+    """A constant's bytes, aligned as TFLite reads them."""
+    builder.Prep(_DATA_ALIGNMENT, len(data))
+    return int(builder.CreateNumpyVector(np.frombuffer(data, np.uint8)))
