@@ -380,6 +380,8 @@ NEEDS_NO_CARE = {
     ("lab/programs/_collect.py", "write_bytes"),
     ("lab/programs/_file.py", "write_bytes"),
     ("training/_export.py", "write_bytes"),
+    ("training/_from_torch.py", "write_bytes"),
+    ("training/_model_folder.py", "write_bytes"),
     ("training/_export.py", "open"),
     ("lab/programs/_program.py", "read_bytes"),
     ("lab/programs/_program.py", "write_bytes"),

@@ -105,11 +105,8 @@ class GraphWriter:
         name: str,
         dtype: str,
         shape: tuple[int, ...],
-        data: np.ndarray[Any, Any] | None = None,
+        constant: np.ndarray[Any, Any] | None = None,
     ) -> Value:
-        self._tensors.append(
-            Tensor(
-                name, dtype, shape, None if data is None else np.ascontiguousarray(data).tobytes()
-            )
-        )
+        data = None if constant is None else np.ascontiguousarray(constant).tobytes()
+        self._tensors.append(Tensor(name, dtype, shape, data))
         return Value(len(self._tensors) - 1, dtype, shape)
