@@ -152,6 +152,14 @@ TINY = {
         ("benchmarks forks",),
         ("decision 10: 30 forks, median # ms, at most # ms;", "median # kB, at most # kB"),
     ),
+    "minari_sets": Tiny(
+        ("benchmarks.minari_sets",),
+        (
+            "# decisions in # episodes: written in # s, # MB;",
+            "read back, equal, in # s; at most # GB",
+        ),
+        imports="minari",
+    ),
     "ml_compiler_opt": Tiny(
         ("benchmarks.ml_compiler_opt --help",), ("--source SOURCE --python PYTHON",)
     ),

@@ -16,5 +16,7 @@ from ._imports import LogFile as LogFile
 from ._imports import TraceFile as TraceFile
 from ._imports import open_recording as open_recording
 from ._logs import export_log as export_log
+from ._minari import MinariSet as MinariSet
+from ._minari import export_minari as export_minari
 from ._record import remaining as remaining
 from ._sequence_examples import export_tfrecord as export_tfrecord

@@ -138,6 +138,34 @@ def test_traces(recorded: Path, traces: list[Path], tmp_path: Path) -> None:
     assert "expected a reward, found none; missing_reward stands in for it" in done.stderr
 
 
+@pytest.mark.usefixtures("traces")
+def test_recorded_from_traces(recorded: Path, tmp_path: Path) -> None:
+    arguments = ("dataset", "record", "--corpus", "small", "--traces", "traces")
+    done = run(*arguments, "--output", tmp_path / "traced", cwd=recorded)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"125 decisions of 3 modules in {tmp_path / 'traced'}\n"
+    done = run(
+        "dataset", "record", "--corpus", "small", "--policy", "never", "--output",
+        tmp_path / "never", cwd=recorded,
+    )  # fmt: skip
+    assert done.returncode == 0
+    for one, other in zip(
+        Dataset.open(tmp_path / "traced").episodes(),
+        Dataset.open(tmp_path / "never").episodes(),
+        strict=True,
+    ):
+        assert one.observations.tobytes() == other.observations.tobytes()
+        assert one.reward == other.reward
+        assert one.source.policy == f"traces{_digest(recorded / 'traces')}"
+    done = run(*arguments, "--policy", "never", "--output", tmp_path / "set", cwd=recorded)
+    assert done.returncode == 1
+    assert "--traces: expected nothing else that answers, found --policy" in done.stderr
+    (tmp_path / "none").mkdir()
+    done = run("dataset", "record", "--traces", "none", "--output", "set", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "--traces 'none': expected *.trace in it, found none" in done.stderr
+
+
 def test_traces_of_another_llvm(traces: list[Path], tmp_path: Path) -> None:
     other = tmp_path / "other.trace"
     dataclasses.replace(Trace.load(traces[0]), llvm_version="9.0.1").save(other)
@@ -195,7 +223,7 @@ def test_one_bad_module_among_good_ones(small_folder: Path, tmp_path: Path) -> N
     [
         (["info"], "the following arguments are required: DIR"),
         (["record"], "the following arguments are required: --output"),
-        (["export", "set"], "one of the arguments --log --tfrecord is required"),
+        (["export", "set"], "one of the arguments --log --tfrecord --minari is required"),
         (["export", "set", "--tfrecord", "x", "--missing-reward", "nan"],
          "argument --missing-reward: expected a number, found 'nan'"),
     ],
@@ -204,6 +232,15 @@ def test_wrong_arguments(arguments: list[str], message: str, tmp_path: Path) -> 
     done = run("dataset", *arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert message in done.stderr
+
+
+def test_import_of_nothing_and_of_both(tmp_path: Path) -> None:
+    for more, found in ((), "neither"), (("x.log", "--minari", "a/b-v0"), "both"):
+        done = run("dataset", "import", *more, "--output", "set", cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (
+            1,
+            f"mlgo-gym: error: dataset import: expected files or --minari, found {found}\n",
+        )
 
 
 def test_without_pyarrow(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""``mlgo-gym dataset export``: datasets as a training log or as TFRecord."""
+"""``mlgo-gym dataset export``: datasets as a training log, as TFRecord, or for Minari."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from mlgo_gym.cli._writing import writing
 from mlgo_gym.cli.show._output import Output
 
 DESCRIPTION = (
-    "Write all decisions, in their order, as LLVM's training log, or as the SequenceExamples that "
-    "google/ml-compiler-opt trains from."
+    "Write all decisions, in their order, as LLVM's training log, as the SequenceExamples that "
+    "google/ml-compiler-opt trains from, or as a data set of Minari."
 )
 EXAMPLE = "mlgo-gym dataset export sets/default --log default.log"
 
@@ -27,6 +27,7 @@ def add_options(add: shared.Options) -> None:
     add_target = add.either()
     add_target("--log", "FILE", "write a training log")
     add_target("--tfrecord", "FILE", "write a TFRecord file")
+    add_target("--minari", "ID", "write a data set of Minari, such as inlining/random-v0")
     what = "for TFRecord: stands in for rewards that are not known"
     add("--missing-reward", "NUMBER", what, type=_finite)
     add("--allow-mixed", "", "take different versions of LLVM and different options together")
@@ -43,6 +44,12 @@ def run(options: argparse.Namespace, output: Output) -> int:
             count = export_log(dataset, file)
         text = f"{count:,} decisions in {options.log}"
         value = {"log": str(options.log), "decisions": count}
+    elif options.minari is not None:
+        from mlgo_gym.datasets import export_minari
+
+        count = export_minari(dataset, options.minari)
+        text = f"{count:,} decisions in Minari's {options.minari}"
+        value = {"minari": options.minari, "decisions": count}
     else:
         for name, setting in _LOGGING.items():
             os.environ.setdefault(name, setting)

@@ -1,4 +1,4 @@
-"""``mlgo-gym dataset import``: training logs and traces as a dataset."""
+"""``mlgo-gym dataset import``: training logs, traces and data sets of Minari as a dataset."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from mlgo_gym.base import InputError
+from mlgo_gym.base import InputError, OptionsError
 from mlgo_gym.cli import options as shared
 from mlgo_gym.cli.show._output import Output
 
@@ -14,14 +14,16 @@ if TYPE_CHECKING:
     from mlgo_gym.datasets import DatasetWriter, LogFile, TraceFile
 
 DESCRIPTION = (
-    "Read LLVM's training logs, and traces with observations. A file that cannot be used, or is "
-    "one of another LLVM, is reported and left out."
+    "Read LLVM's training logs, and traces with observations, or a data set of Minari that "
+    "'export' wrote. A file that cannot be used, or is one of another LLVM, is reported and left "
+    "out."
 )
 EXAMPLE = "mlgo-gym dataset import never.log --output sets/never"
 
 
 def add_options(add: shared.Options) -> None:
-    add("files", "FILE", "a log or a trace", nargs="+")
+    add("files", "FILE", "a log or a trace", nargs="*")
+    add("--minari", "ID", "a data set of Minari, in place of files")
     add.output("the dataset's folder", may_be_remote=True)
     add("--package", "NAME", "the corpus that they are of")
     what = "the LLVM that wrote the training logs, such as 22.1.0; they do not say it"
@@ -29,6 +31,10 @@ def add_options(add: shared.Options) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
+    if bool(options.files) == bool(options.minari):
+        raise OptionsError("dataset import: expected files or --minari, found " + _found(options))
+    if options.minari:
+        return _of_minari(options, output)
     from mlgo_gym.datasets import DatasetWriter, open_recording
 
     imported: dict[str, int] = {}
@@ -52,6 +58,22 @@ def run(options: argparse.Namespace, output: Output) -> int:
     output.print(f"{count:,} decisions of {len(imported):,} files in {options.output}")
     output.json({"output": str(options.output), "imported": imported, "skipped": skipped})
     return 1 if skipped else 0
+
+
+def _found(options: argparse.Namespace) -> str:
+    return "both" if options.files else "neither"
+
+
+def _of_minari(options: argparse.Namespace, output: Output) -> int:
+    from mlgo_gym.datasets import DatasetWriter, MinariSet
+
+    found = MinariSet.open(options.minari)
+    with DatasetWriter(options.output, found.header) as writer:
+        for source, episodes in found.modules():
+            writer.add(source, episodes)
+    output.print(f"{found.decisions:,} decisions of {options.minari} in {options.output}")
+    output.json({"output": str(options.output), "decisions": found.decisions})
+    return 0
 
 
 def _reason_to_skip(recording: TraceFile | LogFile, writer: DatasetWriter) -> str:

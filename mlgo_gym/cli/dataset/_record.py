@@ -7,11 +7,14 @@ import contextlib
 import hashlib
 import os
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from mlgo_gym.base import ModelError, open_regular
+from mlgo_gym.base import ModelError, OptionsError, open_regular
 from mlgo_gym.cli import options as shared
 from mlgo_gym.cli.show._output import Output
+
+if TYPE_CHECKING:
+    from mlgo_gym.problems import PolicyLike, Problem
 
 DESCRIPTION = (
     "Compile every module under a policy and under LLVM's default, and write the decisions with "
@@ -28,6 +31,8 @@ def add_options(add: shared.Options) -> None:
     add.problem()
     add.policy()
     add.model("what answers LLVM instead")
+    what = "what 'search' or 'rollout' has written answers instead, and LLVM where there is nothing"
+    add("--traces", "DIR", what, type=Path)
     add.seed()
     add("--sites", "", "the column 'site' says where each decision is")
     add.compilation()
@@ -39,8 +44,11 @@ def run(options: argparse.Namespace, output: Output) -> int:
     problem = shared.problem_of(options)
     packages = shared.packages_of(options)
     with contextlib.ExitStack() as stack:
-        name, policy = stack.enter_context(shared.policy_of(options, problem))
-        name += _further_name(options, name)
+        if options.traces:
+            name, policy = _of_traces(options, problem)
+        else:
+            name, policy = stack.enter_context(shared.policy_of(options, problem))
+            name += _further_name(options, name)
         header = header_of(problem, options.opt_level)
         writer = stack.enter_context(DatasetWriter(options.output, header))
         left = remaining(writer, packages, name)
@@ -63,6 +71,19 @@ def run(options: argparse.Namespace, output: Output) -> int:
         }
     )
     return output.warn_of_failures(reports)
+
+
+def _of_traces(options: argparse.Namespace, problem: Problem) -> tuple[str, PolicyLike]:
+    """A folder of traces as a policy, and its name."""
+    from mlgo_gym.rollout import RecordedPolicy, Trace
+
+    if options.policy or options.model:
+        other = "--policy" if options.policy else "--model"
+        raise OptionsError(f"--traces: expected nothing else that answers, found {other}")
+    traces = [Trace.load(each) for each in sorted(options.traces.rglob("*.trace"))]
+    if not traces:
+        raise OptionsError(f"--traces {str(options.traces)!r}: expected *.trace in it, found none")
+    return f"traces{_digest(options.traces)}", RecordedPolicy(traces, problem.policy())
 
 
 def _further_name(options: argparse.Namespace, name: str) -> str:

@@ -1,0 +1,239 @@
+"""Data sets of Minari (https://minari.farama.org), which libraries of offline RL read.
+
+An episode of one is an episode here: a module for the inliner, a function for register allocation.
+Observations are those that the environment shows, so that ``recover_environment`` and what was
+learned from the set go together; the one after the last decision is all 0. The reward of the last
+step is the episode's, and others are 0. ``infos`` has what else there is, one for each observation:
+what LLVM sends besides, what it sends where the environment shows a bound instead of infinity,
+outcomes, labels and sites. An episode's ``options`` are those of ``reset``: the module's name. Its
+metadata say where it comes from, and the set's say the rest, so that nothing is lost on the way
+back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final, cast
+
+import gymnasium
+import numpy as np
+
+from mlgo_gym.base import DatasetError, EnvironmentSetupError
+from mlgo_gym.datasets._dataset import Dataset
+from mlgo_gym.datasets._episodes import LABELS, Episode, Source, settings_text
+from mlgo_gym.datasets._header import DatasetHeader
+from mlgo_gym.llvm import Site
+from mlgo_gym.problems import Problem, observation_dtype
+
+try:
+    import h5py  # noqa: F401 - Minari imports it later, and says so less clearly
+    import minari
+    from minari.data_collector import EpisodeBuffer
+except ImportError as error:
+    raise EnvironmentSetupError(
+        f"minari: expected the package {error.name!r}, found none; "
+        "pip install 'mlgo-gym[minari]' brings it"
+    ) from error
+
+_KEY: Final = "mlgo_gym"
+"""Under which the set's metadata have the dataset's header."""
+_OUTCOME: Final = "outcome"
+_SITE: Final = "site"
+_TEXTS: Final = ("package", "module", "module_sha256", "policy")
+
+_Array = np.ndarray[Any, Any]
+
+
+def export_minari(dataset: Dataset, dataset_id: str) -> int:
+    """Write a dataset as one of Minari, in the folder that Minari keeps all of them in.
+
+    Args:
+        dataset: of a problem that has an environment, with the reward of each episode.
+        dataset_id: Minari's name of it, such as ``mlgo_gym/inlining/random-v0``.
+
+    Returns:
+        How many decisions were written.
+
+    Raises:
+        DatasetError: there is one of this name, Minari does not take the name, or a reward is not
+            known. Nothing is left of the set then.
+        EnvironmentSetupError: Minari or h5py is not installed.
+    """
+    problem = dataset.problem
+    if dataset_id in minari.list_local_datasets():
+        raise DatasetError(dataset_id, "expected a new name, found a set of this name")
+    policies = sorted({entry.key.policy for entry in dataset.modules})
+    env = gymnasium.make(_environment(problem), **(dataset.header.settings or {}))
+    facts: list[dict[str, Any]] = []
+
+    def buffers() -> Iterator[Any]:
+        for number, episode in enumerate(dataset.episodes()):
+            facts.append(_facts(episode))
+            yield _buffer(number, episode)
+
+    try:
+        with contextlib.closing(env), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of authors, who are not known here
+            made = minari.create_dataset_from_buffers(
+                dataset_id,
+                cast("Any", buffers()),
+                env=env,
+                algorithm_name=", ".join(policies),
+                description=(
+                    f"Decisions of LLVM {dataset.header.llvm_version} for {problem.name}, recorded "
+                    "with mlgo-gym."
+                ),
+                requirements=["mlgo-gym"],
+                data_format="hdf5",
+            )
+            made.storage.update_metadata({_KEY: dataset.header.to_json().decode()})
+            made.storage.update_episode_metadata(facts)
+    except BaseException as error:
+        with contextlib.suppress(Exception):
+            minari.delete_dataset(dataset_id)
+        if isinstance(error, ValueError) and not isinstance(error, DatasetError):
+            raise DatasetError(dataset_id, f"Minari does not take it: {error}") from error
+        raise
+    return int(made.total_steps)
+
+
+@dataclass(frozen=True)
+class MinariSet:
+    """A data set of Minari that `export_minari` wrote."""
+
+    header: DatasetHeader
+    decisions: int
+    _storage: Any
+
+    @classmethod
+    def open(cls, dataset_id: str) -> MinariSet:
+        """Open a set of this machine.
+
+        Raises:
+            DatasetError: there is none, it is of another environment or another version of it, or
+                it was not written from a dataset.
+        """
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found = minari.load_dataset(dataset_id)
+        except (OSError, ValueError, KeyError) as error:
+            raise DatasetError(dataset_id, f"Minari cannot read it: {error}") from error
+        metadata = found.storage.metadata
+        if _KEY not in metadata:
+            raise DatasetError(
+                dataset_id, "expected one that 'dataset export' wrote, found another"
+            )
+        header = DatasetHeader.from_json(metadata[_KEY].encode(), dataset_id)
+        name = found.env_spec.id if found.env_spec else "none"
+        if name != _environment(header.problem):
+            raise DatasetError(
+                dataset_id, f"environment: expected {_environment(header.problem)}, found {name}"
+            )
+        return cls(header, int(found.total_steps), found.storage)
+
+    def modules(self) -> Iterator[tuple[Source, list[Episode]]]:
+        """What each module was compiled to, in order."""
+        numbers = range(self._storage.total_episodes)
+        metadata = self._storage.get_episode_metadata(numbers)
+        episodes = self._storage.get_episodes(numbers)
+        made = (
+            _episode(facts, episode, self.header.problem)
+            for facts, episode in zip(metadata, episodes, strict=True)
+        )
+        for _, group in groupby(made, lambda episode: episode.source.key):
+            together = list(group)
+            yield together[0].source, together
+
+
+def _environment(problem: Problem | type[Problem]) -> str:
+    return f"mlgo_gym/{problem.name}-v0"
+
+
+def _facts(episode: Episode) -> dict[str, Any]:
+    source = episode.source
+    texts = {name: getattr(source, name) for name in _TEXTS}
+    return texts | {
+        "settings": settings_text(source.settings),
+        "context": episode.context,
+        "score": episode.score,
+        "baseline_score": episode.baseline_score,
+    }
+
+
+def _buffer(number: int, episode: Episode) -> Any:
+    if math.isnan(episode.reward):
+        where = episode.context or episode.source.module
+        raise DatasetError(
+            where, "expected an episode whose reward is known, found one of a log or a trace"
+        )
+    count = len(episode)
+    rewards, ends = np.zeros(count), np.zeros(count, bool)
+    rewards[-1], ends[-1] = episode.reward, True
+    return EpisodeBuffer(
+        id=number,
+        options={"module": episode.source.module},
+        observations=_shown(episode),
+        actions=episode.actions,
+        rewards=cast("Any", rewards),
+        terminations=cast("Any", ends),
+        truncations=cast("Any", np.zeros(count, bool)),
+        infos=_infos(episode),
+    )
+
+
+def _shown(episode: Episode) -> dict[str, _Array]:
+    shown = {}
+    for feature in episode.problem.features:
+        values = _padded(episode.observations[feature.spec.name])
+        if feature.may_be_infinite:
+            values[~np.isfinite(values)] = feature.high
+        shown[feature.spec.name] = values.reshape(-1, *feature.spec.shape)
+    return shown
+
+
+def _infos(episode: Episode) -> dict[str, _Array]:
+    sent = [each for each in episode.problem.features if each.may_be_infinite]
+    sent += episode.problem.extras
+    infos = {each.spec.name: _padded(episode.observations[each.spec.name]) for each in sent}
+    infos |= {name: _padded(values) for name, values in episode.labels.items()}
+    if episode.outcomes is not None:
+        infos[_OUTCOME] = _padded(episode.outcomes)
+    if episode.sites:
+        infos[_SITE] = _padded(np.array([each.to_json().encode() for each in episode.sites]))
+    return infos
+
+
+def _padded(values: _Array) -> _Array:
+    """Values and one more, for the observation after the last decision."""
+    return np.concatenate([values, np.zeros_like(values[:1])])
+
+
+def _episode(facts: Mapping[str, Any], found: Mapping[str, Any], problem: Any) -> Episode:
+    count = len(found["rewards"])
+    infos = found["infos"] or {}
+    observations = np.zeros(count, observation_dtype(problem))
+    for name in observations.dtype.names or ():
+        values = infos.get(name, found["observations"].get(name))
+        observations[name] = values[:count].reshape(observations[name].shape)
+    sites = infos[_SITE][:count] if _SITE in infos else ()
+    texts = {name: str(facts[name]) for name in _TEXTS}
+    return Episode(
+        Source(**texts, settings=json.loads(facts["settings"])),
+        problem,
+        observations,
+        found["actions"].astype(problem.advice.dtype),
+        str(facts["context"]),
+        infos[_OUTCOME][:count] if _OUTCOME in infos else None,
+        float(found["rewards"][-1]),
+        float(facts["score"]),
+        float(facts["baseline_score"]),
+        {name: infos[name][:count] for name in LABELS if name in infos},
+        tuple(Site.from_json(each.decode()) for each in sites),
+    )
