@@ -1,0 +1,1 @@
+"""An OpenEnv environment: an agent writes rules for LLVM's inliner."""
