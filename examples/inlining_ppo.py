@@ -1,23 +1,27 @@
-"""PPO in one file, with PyTorch alone: an agent that learns to inline, and its learning curve.
+"""PPO in one file, with PyTorch alone: agents that learn to inline, and a model of them for LLVM.
 
-Run by itself, it learns from the sample corpus for a few seconds. Worth looking at are corpora and
-an hour::
+Run by itself, it learns from the sample corpus for a few seconds. Worth looking at are corpora,
+some minutes, and several agents::
 
-    python inlining_ppo.py --corpus corpora --unseen unseen --minutes 60 --curve seed-0.csv
+    python inlining_ppo.py --corpus corpora --decisions 32768 --seed 0 --agent agent-0.pt
+    python inlining_ppo.py --corpus corpora --decisions 32768 --seed 1 --agent agent-1.pt
+    python inlining_ppo.py --join agent-0.pt agent-1.pt --model model
 
-``pip install torch`` brings what it needs. Three things matter more here than PPO's settings:
+``pip install torch`` brings what it needs. Four things matter more here than PPO's settings:
 
 - `PerDecisionReward` says what each answer changed, by a fork that LLVM answers to its end.
 - The policy starts as LLVM's own rule, and is unsure only near the rule's threshold. A policy that
   starts by chance makes code twice as large.
 - Rewards are squeezed: one bad answer can double a module, a good one saves a few bytes.
+- Agents answer together, and only within a band of costs: what one has got wrong, others outvote,
+  and of calls far from the threshold none has seen enough.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,11 +36,13 @@ from mlgo_gym import SAMPLE_CORPUS, Corpus, InliningForSize
 from mlgo_gym.corpus import Packages
 from mlgo_gym.envs import FloatVectorObservation, PerDecisionReward, SignedLogObservation
 from mlgo_gym.rollout import rollout
+from mlgo_gym.training import VectorNormalization, export_torch
 
 PROBLEM = InliningForSize(derived=True)
 NAMES = [each.spec.name for each in PROBLEM.features]
 COST = NAMES.index("cost_estimate")
 THRESHOLD, WIDTH = 5, 8  # LLVM's rule at -Oz inlines what costs less than 5
+BAND = (-25, 120)  # below and from there on, LLVM's rule answers
 STEPS, ENVS, EPOCHS, MINIBATCH = 128, 4, 8, 128
 CLIP, ENTROPY, LEARNING_RATE, SQUEEZE = 0.2, 0.001, 1e-3, 0.005
 
@@ -56,9 +62,7 @@ class Agent(nn.Module):
     def forward(self, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """LLVM's rule and what was learned, and how good the state is."""
         scaled = ((features - self.mean) / self.deviation).clamp(-5, 5)
-        cost = features[..., COST]
-        cost = torch.sign(cost) * torch.expm1(torch.abs(cost))
-        rule = ((THRESHOLD - 0.5 - cost) / WIDTH).clamp(-4, 4) / 2
+        rule = ((THRESHOLD - 0.5 - cost_of(features)) / WIDTH).clamp(-4, 4) / 2
         logits = self.policy(scaled) + torch.stack([-rule, rule], dim=-1)
         return logits, self.value(scaled)[..., 0]
 
@@ -67,12 +71,34 @@ class Agent(nn.Module):
         self.mean.copy_(torch.tensor(features.mean(axis=0)))
         self.deviation.copy_(torch.tensor(features.std(axis=0)) + 1e-3)
 
+
+class Committee(nn.Module):
+    """The mean of agents' logits within a band of costs, and LLVM's rule outside."""
+
+    def __init__(self, agents: Sequence[Agent]) -> None:
+        super().__init__()
+        self.agents = nn.ModuleList(agents)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        """The logits of "leave" and "inline"."""
+        logits = torch.stack([agent(features)[0] for agent in self.agents]).mean(dim=0)
+        cost = cost_of(features)[..., None] + 0.5  # costs are whole numbers
+        rule = torch.sign(THRESHOLD - cost)
+        within = (cost > BAND[0]) & (cost < BAND[1])
+        return torch.where(within, logits, torch.cat([-rule, rule], dim=-1))
+
     def answer(self, observation: Any) -> int:
         """The likelier answer: a policy for `rollout` and `evaluate`."""
         values = np.concatenate([np.ravel(observation[name]) for name in NAMES]).astype(np.float32)
         with torch.no_grad():
-            logits, _ = self(torch.tensor(np.sign(values) * np.log1p(np.abs(values))))
+            logits = self(torch.tensor(np.sign(values) * np.log1p(np.abs(values))))
         return int(logits.argmax())
+
+
+def cost_of(features: torch.Tensor) -> torch.Tensor:
+    """LLVM's estimate of a call's cost, of which the features have the signed logarithm."""
+    logarithm = features[..., COST]
+    return torch.sign(logarithm) * torch.expm1(torch.abs(logarithm))
 
 
 def network(outputs: int) -> nn.Sequential:
@@ -104,7 +130,7 @@ def modules(folder: Path | None, most_bytes: int) -> Packages:
 def mean_reward(agent: Agent, unseen: Packages) -> float:
     """The mean over modules of the share of LLVM's code that the likelier answers save."""
     rewards = []
-    for report in rollout(unseen, {"agent": agent.answer}, PROBLEM, jobs=2):
+    for report in rollout(unseen, {"agent": Committee([agent]).answer}, PROBLEM, jobs=2):
         reward = report.reward(report.attempts[0])
         if reward is not None:
             rewards.append(reward)
@@ -140,8 +166,8 @@ def learn(
             optimizer.step()
 
 
-def train(options: argparse.Namespace) -> list[tuple[int, float]]:
-    """Return the learning curve: how many decisions, and the mean reward on unseen modules."""
+def train(options: argparse.Namespace) -> tuple[Agent, list[tuple[int, float]]]:
+    """Return the agent, and its learning curve: decisions, and mean reward on unseen modules."""
     torch.manual_seed(options.seed)
     agent = Agent()
     optimizer = torch.optim.Adam(agent.parameters(), LEARNING_RATE)
@@ -151,11 +177,10 @@ def train(options: argparse.Namespace) -> list[tuple[int, float]]:
         autoreset_mode=AutoresetMode.SAME_STEP,
     )
     features, _ = envs.reset(seed=options.seed * 1000)
-    curve, spent, update = [(0, mean_reward(agent, unseen))], 0.0, 0
-    looks = np.linspace(0, 60 * options.minutes, options.looks + 1)[1:]
-    while len(curve) <= options.looks:
-        began = time.monotonic()
-        optimizer.param_groups[0]["lr"] = LEARNING_RATE * max(0.05, 1 - spent / looks[-1])
+    curve = [(0, mean_reward(agent, unseen))]
+    updates = max(1, options.decisions // (STEPS * ENVS))
+    for update in range(updates):
+        optimizer.param_groups[0]["lr"] = LEARNING_RATE * max(0.05, 1 - update / updates)
         steps = []
         for _ in range(STEPS):
             with torch.no_grad():
@@ -169,29 +194,47 @@ def train(options: argparse.Namespace) -> list[tuple[int, float]]:
         if update == 0:
             agent.look_at(seen)
         learn(agent, optimizer, *map(torch.tensor, (seen, answers, values)))
-        update += 1
-        spent += time.monotonic() - began
-        if spent >= looks[len(curve) - 1]:
-            curve.append((update * STEPS * ENVS, mean_reward(agent, unseen)))
+        if update + 1 >= updates * len(curve) / options.looks:
+            curve.append(((update + 1) * STEPS * ENVS, mean_reward(agent, unseen)))
             print(f"{curve[-1][0]:,} decisions: mean reward {curve[-1][1]:+.4f}", flush=True)
     envs.close()
-    return curve
+    return agent, curve
+
+
+def export(paths: Sequence[Path], folder: Path) -> None:
+    """Write the agents of these files as one model, which LLVM takes without PyTorch."""
+    agents = []
+    for path in paths:
+        agent = Agent()
+        agent.load_state_dict(torch.load(path))
+        agents.append(agent)
+    normalization = VectorNormalization(signed_log=True)
+    export_torch(Committee(agents), PROBLEM, folder, normalization=normalization)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--corpus", type=Path, help="a folder of corpora to learn from")
     parser.add_argument("--unseen", type=Path, help="a folder of corpora for the curve")
-    parser.add_argument("--minutes", type=float, default=0.1)
+    parser.add_argument("--decisions", type=int, default=STEPS * ENVS)
     parser.add_argument("--looks", type=int, default=1, help="points of the curve")
     parser.add_argument("--most-bytes", type=int, default=100_000, help="of a module's bitcode")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--curve", type=Path, help="where the curve goes, as CSV")
+    parser.add_argument("--agent", type=Path, help="where the agent goes")
+    parser.add_argument("--join", type=Path, nargs="+", help="agents, to write as one model")
+    parser.add_argument("--model", type=Path, help="where that goes")
     options = parser.parse_args()
-    curve = train(options)
+    torch.set_num_threads(1)  # the network is small, and compilers need the others
+    if options.join:
+        export(options.join, options.model)
+        return
+    agent, curve = train(options)
     if options.curve:
         with options.curve.open("w", newline="") as file:
             csv.writer(file).writerows([("decisions", "reward"), *curve])
+    if options.agent:
+        torch.save(agent.state_dict(), options.agent)
 
 
 if __name__ == "__main__":

@@ -1,83 +1,128 @@
-"""PPO of stable-baselines3 on the inliner, from LLVM's rule on, as a model that LLVM takes.
+"""The agents of inlining_ppo.py, by PPO of stable-baselines3: the same network, rewards and model.
 
-``pip install stable-baselines3 'mlgo-gym[train]'`` brings what it needs. The policy starts as a
-clone of LLVM's default: one that starts by chance makes code twice as large. So few steps teach it
-nothing; 100,000 and more are usual.
+::
+
+    python inlining_sb3_ppo.py --corpus corpora --decisions 32768 --seed 0 --agent agent-0.pt
+    python inlining_ppo.py --join agent-0.pt --model model
+
+``pip install stable-baselines3`` brings what it needs.
 """
 
 from __future__ import annotations
 
-import functools
-import tempfile
+import argparse
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 import torch
-import torch._dynamo  # loads Triton, which takes no TensorFlow before it
+import torch._dynamo
+from inlining_ppo import (
+    CLIP,
+    ENTROPY,
+    ENVS,
+    EPOCHS,
+    LEARNING_RATE,
+    MINIBATCH,
+    SQUEEZE,
+    STEPS,
+    Agent,
+    choices,
+    make,
+    mean_reward,
+    modules,
+)
 from stable_baselines3 import PPO
-from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
-
-from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
-from mlgo_gym.envs import FloatVectorObservation, SignedLogObservation
-from mlgo_gym.runners import ReleaseModeModelRunner, RunnerPolicy
-from mlgo_gym.training import VectorNormalization, export_torch
+from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.vec_env import SubprocVecEnv
+from torch import nn
 
 
-def make() -> gymnasium.Env[np.ndarray, np.int64]:
-    env = gymnasium.make("mlgo_gym/InliningForSize-v0")
-    return FloatVectorObservation(SignedLogObservation(env))
+def squeezed(folder: Path | None, most_bytes: int) -> gymnasium.Env[Any, Any]:
+    """An environment whose rewards are small numbers."""
+    env = make(folder, most_bytes)
+    return gymnasium.wrappers.TransformReward(env, lambda reward: float(np.tanh(reward / SQUEEZE)))
 
 
-def defaults(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """What LLVM sends, as the wrappers show it, and its own answers."""
-    env = make()
-    vectors, answers = [], list[int]()
-    vector, info = env.reset(seed=0)
-    while len(answers) < count:
-        vectors.append(vector)
-        answers.append(info["default_advice"])
-        vector, _, terminated, truncated, info = env.step(np.int64(answers[-1]))
-        if terminated or truncated:
-            vector, info = env.reset()
-    env.close()
-    return np.stack(vectors), np.array(answers)
+class Networks(nn.Module):
+    """The agent in the place where stable-baselines3 has the layers of policy and value."""
+
+    latent_dim_pi, latent_dim_vf = 2, 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.agent = Agent()
+
+    def forward(self, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The logits, and the value."""
+        logits, value = self.agent(features)
+        return logits, value[..., None]
+
+    def forward_actor(self, features: torch.Tensor) -> torch.Tensor:
+        """The logits alone."""
+        return self(features)[0]
+
+    def forward_critic(self, features: torch.Tensor) -> torch.Tensor:
+        """The value alone."""
+        return self(features)[1]
 
 
-envs = VecNormalize(DummyVecEnv([make]), training=False, norm_reward=False)
-model = PPO("MlpPolicy", envs, n_steps=128, batch_size=64, n_epochs=2, seed=0, device="cpu")
-layers = torch.nn.Sequential(model.policy.mlp_extractor.policy_net, model.policy.action_net)
+class AgentPolicy(ActorCriticPolicy):
+    """A policy without further layers."""
 
-vectors, answers = defaults(500)
-statistics: Any = envs.obs_rms
-statistics.mean, statistics.var = vectors.mean(axis=0), vectors.var(axis=0)
-inputs, targets = torch.tensor(envs.normalize_obs(vectors)).float(), torch.tensor(answers)
-optimizer = torch.optim.Adam(layers.parameters(), 1e-3)
-for _ in range(200):
-    optimizer.zero_grad()
-    loss = torch.nn.functional.cross_entropy(layers(inputs), targets, label_smoothing=0.05)
-    loss.backward()  # type: ignore[no-untyped-call]
-    optimizer.step()
-agree = float((layers(inputs).argmax(-1) == targets).float().mean())
+    def _build_mlp_extractor(self) -> None:
+        self.mlp_extractor: Any = Networks()
 
-model.learn(total_timesteps=256)
-envs.close()
+    def _build(self, lr_schedule: Any) -> None:
+        self.ortho_init = False  # the agent starts at LLVM's rule
+        super()._build(lr_schedule)
+        self.action_net: Any = nn.Identity()
+        self.value_net: Any = nn.Identity()
+        self.optimizer = torch.optim.Adam(self.parameters(), lr_schedule(1))
 
-seen = VectorNormalization(
-    signed_log=True,
-    mean=tuple(statistics.mean.tolist()),
-    variance=tuple(statistics.var.tolist()),
-    epsilon=envs.epsilon,
-    limit=envs.clip_obs,
-)
-module = Corpus.load(SAMPLE_CORPUS)["scene.cpp"]
-with tempfile.TemporaryDirectory() as folder, Compiler() as compiler:
-    export_torch(layers, InliningForSize(), Path(folder) / "model", normalization=seen)
-    policy = RunnerPolicy(functools.partial(ReleaseModeModelRunner, Path(folder) / "model"))
-    plain = compiler.compile_module(module)
-    mine = compiler.compile_module(module, problem=InliningForSize(), policy=policy)
-print(
-    f"The clone agrees with LLVM on {agree:.0%}; "
-    f"{module.name}: {mine.text_size_bytes} bytes instead of {plain.text_size_bytes}"
-)
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--corpus", type=Path, help="a folder of corpora to learn from")
+    parser.add_argument("--unseen", type=Path, help="a folder of corpora to look at in the end")
+    parser.add_argument("--decisions", type=int, default=STEPS * ENVS)
+    parser.add_argument("--most-bytes", type=int, default=100_000, help="of a module's bitcode")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--agent", type=Path, help="where the agent goes")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    envs = SubprocVecEnv([partial(squeezed, options.corpus, options.most_bytes)] * ENVS)
+    model = PPO(
+        AgentPolicy,
+        envs,
+        learning_rate=lambda left: LEARNING_RATE * max(0.05, left),
+        n_steps=STEPS,
+        batch_size=MINIBATCH,
+        n_epochs=EPOCHS,
+        gamma=0.0,  # each decision is worth its own reward
+        clip_range=CLIP,
+        ent_coef=ENTROPY,
+        seed=options.seed,
+        device="cpu",
+    )
+    networks: Any = model.policy.mlp_extractor
+    agent: Agent = networks.agent
+    envs.seed(options.seed * 1000)
+    seen: list[Any] = [envs.reset()]
+    for _ in range(STEPS - 1):
+        with torch.no_grad():
+            logits, _ = agent(torch.tensor(seen[-1]))
+        seen.append(envs.step(choices(logits).sample().numpy())[0])
+    agent.look_at(np.concatenate(seen))
+    model.learn(options.decisions)
+    envs.close()
+    reward = mean_reward(agent, modules(options.unseen, options.most_bytes))
+    print(f"{model.num_timesteps:,} decisions: mean reward {reward:+.4f}")
+    if options.agent:
+        torch.save(agent.state_dict(), options.agent)
+
+
+if __name__ == "__main__":
+    main()
