@@ -16,3 +16,4 @@ from ._wrappers import SignedLogObservation as SignedLogObservation
 from ._drawn import RENDER_MODES as RENDER_MODES
 from ._drawn import check_render_mode as check_render_mode
 from ._drawn import rendered as rendered
+from ._registration import register_envs as register_envs

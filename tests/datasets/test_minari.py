@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
+from tests.cli.command import run
 from tests.datasets.samples import episode, same, source, write
 
 minari = pytest.importorskip("minari", reason="needs Minari: pip install 'mlgo-gym[minari]'")
@@ -94,14 +97,22 @@ def test_it_is_what_the_environment_shows(tmp_path: Path) -> None:
     assert not kept.truncations.any()
 
 
-def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands(tmp_path: Path) -> None:
     folder = write(tmp_path / "set", episode(source(), 4))
-    assert main(["dataset", "export", str(folder), "--minari", NAME]) == 0
-    assert main(["dataset", "import", "--minari", NAME, "--output", str(tmp_path / "back")]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        f"4 decisions in Minari's {NAME}",
-        f"4 decisions of {NAME} in {tmp_path / 'back'}",
-    ]
+    # As users start it: the program alone registers no environments.
+    program = Path(sys.executable).with_name("mlgo-gym")
+    done = subprocess.run(
+        [program, "dataset", "export", "set", "--minari", NAME],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"4 decisions in Minari's {NAME}\n"
+    done = run("dataset", "import", "--minari", NAME, "--output", "back", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"4 decisions of {NAME} in back\n"
     assert_equal(Dataset.open(tmp_path / "back"), Dataset.open(folder))
 
 

@@ -46,7 +46,9 @@ def run(options: argparse.Namespace, output: Output) -> int:
         value = {"log": str(options.log), "decisions": count}
     elif options.minari is not None:
         from mlgo_gym.datasets import export_minari
+        from mlgo_gym.envs import register_envs
 
+        register_envs()  # which programs that make none do without
         count = export_minari(dataset, options.minari)
         text = f"{count:,} decisions in Minari's {options.minari}"
         value = {"minari": options.minari, "decisions": count}
