@@ -43,7 +43,9 @@ from torch import nn
 def squeezed(folder: Path | None, most_bytes: int) -> gymnasium.Env[Any, Any]:
     """An environment whose rewards are small numbers."""
     env = make(folder, most_bytes)
-    return gymnasium.wrappers.TransformReward(env, lambda reward: float(np.tanh(reward / SQUEEZE)))
+    return gymnasium.wrappers.TransformReward(
+        env, lambda reward: float(np.tanh(float(reward) / SQUEEZE))
+    )
 
 
 class Networks(nn.Module):
@@ -62,11 +64,13 @@ class Networks(nn.Module):
 
     def forward_actor(self, features: torch.Tensor) -> torch.Tensor:
         """The logits alone."""
-        return self(features)[0]
+        logits, _ = self.forward(features)
+        return logits
 
     def forward_critic(self, features: torch.Tensor) -> torch.Tensor:
         """The value alone."""
-        return self(features)[1]
+        _, value = self.forward(features)
+        return value
 
 
 class AgentPolicy(ActorCriticPolicy):
