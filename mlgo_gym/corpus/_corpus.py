@@ -35,7 +35,7 @@ _MAX_MODULE_BYTES = 1 << 30
 _PROFILE: Final = re.compile(rb'ProfileFormat(?:", !")?(?:CS)?InstrProf')
 
 OTHER_LANGUAGE: Final = "other"
-"""What a language is called that is neither C nor C++, or not known."""
+"""The name of a language that is neither C nor C++, or not known."""
 
 _BY_OPTION: Final[Mapping[str, str]] = MappingProxyType({"c": "C", "c++": "C++"})
 _BY_SUFFIX: Final[Mapping[str, str]] = MappingProxyType(

@@ -23,7 +23,7 @@ from mlgo_gym.corpus._corpus import (
 
 FINAL: Final = "final"
 SPLITS: Final = ("train", "test", FINAL)
-"""What recipes say of themselves: whether policies may be trained on them, and chosen by them."""
+"""The splits of recipes: to train policies on, to choose them by, and to test them on once."""
 
 _EVERY: Final = 4
 _SAMPLE: Final = "sample"
@@ -227,7 +227,7 @@ class Packages:
 
 
 PackagesLike = Packages | Mapping[str, Corpus] | Corpus | Path | str | Sequence[Path | str]
-"""What is taken wherever packages are asked for: also corpora by name, one corpus, and folders."""
+"""Packages, or what becomes some: corpora by name, one corpus, and folders."""
 
 
 def corpus_folders(folders: Sequence[Path | str], split: str | None = None) -> list[Path]:

@@ -14,7 +14,7 @@ from mlgo_gym.base import CorpusError, OptionsError
 from mlgo_gym.corpus import SAMPLE_CORPUS, SPLITS, Corpus, Module, Packages, PackagesLike
 
 CorporaLike = PackagesLike
-"""What an environment takes: a corpus, corpora by name, folders of either, or `Packages`."""
+"""The modules of an environment: a corpus, corpora by name, folders of either, or `Packages`."""
 
 Weights = str | Mapping[str, float]
 """How often each module is drawn: ``uniform``, ``size``, or by name, others never."""

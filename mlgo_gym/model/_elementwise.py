@@ -217,7 +217,7 @@ ACTIVATIONS: Final[Mapping[str, _Compute]] = {
     "relu_n1_to_1": _clamp(-1.0, 1.0),
     "tanh": _TANH,
 }
-"""What can be fused into an operator."""
+"""Activations that can be fused into an operator."""
 
 LOWERINGS: Final[Mapping[str, Callable[[Step], None]]] = {
     "ADD": _elementwise(2, _NUMBERS, _fold(instruction("add"))),

@@ -130,4 +130,4 @@ FUNCTIONS: Final[Mapping[str, Callable[[Writer, str], str]]] = {
     "tanh": _tanh,
     "logistic": _logistic,
 }
-"""What `Writer.call` takes besides; ``float32`` alone."""
+"""Functions that `Writer.call` takes besides; ``float32`` alone."""

@@ -15,7 +15,7 @@ from mlgo_gym.model._output_spec import OUTPUT
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What an operator makes, or is given: a tensor's number."""
+    """The number of a tensor that an operator makes or is given, its type and shape."""
 
     number: int
     dtype: str

@@ -18,7 +18,7 @@ from mlgo_gym.base import FileError, ModelError, SpecError, TensorSpec, read_jso
 
 OUTPUT_SPEC_FILE: Final = "output_spec.json"
 OUTPUT: Final = "StatefulPartitionedCall"
-"""What TensorFlow's converter calls a function's results, and LLVM looks up by `OutputSpec`."""
+"""TensorFlow's name of a function's results, which LLVM looks up by `OutputSpec`."""
 STEP_INPUTS: Final = frozenset({"discount", "reward", "step_type"})
 """Inputs of TF-Agents policies that mean something in training only; runners leave them zero."""
 

@@ -22,7 +22,7 @@ from mlgo_gym.model._output_spec import model_files
 HOW_TO_TRUST: Final = (
     "if you trust it, pass --trust-code (in Python trusted=True, for mlgo-cc MLGO_TRUST_CODE=1)"
 )
-"""What an error says of a model that is code, and not known to be this user's."""
+"""The remedy for a model that is code, and not known to be this user's."""
 SIGNATURE: Final = "action"
 """The signature of LLVM's policies."""
 _SAVED_MODEL_FILE: Final = "saved_model.pb"

@@ -11,13 +11,13 @@ from mlgo_gym.model._graph import MAX_RANK, Attribute, Graph, Operator, Port, Te
 from mlgo_gym.model._writer import ALIGNMENT, Writer
 
 MAX_STACK_BYTES: Final = 1 << 20
-"""What intermediate results may take of the caller's stack: 1 MiB."""
+"""The most that intermediate results may take of the caller's stack: 1 MiB."""
 
 MAX_CONSTANT_BYTES: Final = 1 << 24
-"""What all weights together may take: 16 MiB."""
+"""The most that all weights together may take: 16 MiB."""
 
 MAX_PORT_BYTES: Final = 1 << 24
-"""What all inputs, or all outputs, may take together: 16 MiB."""
+"""The most that all inputs, or all outputs, may take together: 16 MiB."""
 
 MAX_LINES: Final = 1 << 16
 """How long the function may be, in lines of LLVM IR or of C."""

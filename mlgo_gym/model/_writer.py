@@ -25,10 +25,10 @@ LANES: Final = 16
 """How many partial sums `Writer.sum` has."""
 
 OWN_FUNCTION_COST: Final = 32
-"""What a call of one of `model._functions` counts for: about as many instructions as it has."""
+"""The count of a call of one of `model._functions`: about as many instructions as it has."""
 
 MULTIPLY_ADD_COST: Final = 2
-"""What `Writer.multiply_add` counts for."""
+"""The count of `Writer.multiply_add`."""
 
 FLOATS: Final = frozenset({"float32", "float64"})
 

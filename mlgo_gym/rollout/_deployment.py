@@ -31,7 +31,7 @@ from mlgo_gym.rollout._measures import KeptObjectUnit, Measure, TextSize, measur
 from mlgo_gym.rollout._rollout import BASELINE, ModuleReport, try_policies
 
 Form = Literal["object", "assembly", "bitcode"]
-"""What comes out: an object, assembly, or bitcode as it is after optimisation."""
+"""The form of the output: an object, assembly, or bitcode as it is after optimisation."""
 
 _TASKS: Final[Mapping[str, Task]] = MappingProxyType({"assembly": ASSEMBLE, "bitcode": OPTIMIZE})
 

@@ -40,10 +40,10 @@ _Error = TypeVar("_Error", bound=MlgoGymError)
 _Value = TypeVar("_Value")
 
 BASELINE: Final = "LLVM"
-"""What LLVM's own heuristic is called among the policies."""
+"""The name of LLVM's own heuristic among the policies."""
 
 SMALLEST: Final = "smallest"
-"""What the best of all is called, LLVM's own heuristic among them."""
+"""The name of the best of all, LLVM's own heuristic among them."""
 
 
 @dataclass(frozen=True, slots=True)

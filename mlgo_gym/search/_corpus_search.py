@@ -56,7 +56,7 @@ _SIZES: Final = ("default_size_bytes", "size_bytes")
 _SCORES: Final = ("default_score", "score")
 _NUMBERS: Final = (*_SIZES, "compilations", "spent_s", *_SCORES, "wrong")
 _ABSENT: Final = MappingProxyType({"reward": None, "most_text": None, "wrong": 0})
-"""What records are taken to say that were written before there were rewards."""
+"""The values that records lack that are older than rewards."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,9 +46,9 @@ _NETWORK_FILE: Final = "network.json"
 _WEIGHTS_FILE: Final = "weights.npz"
 _MAX_WEIGHTS_BYTES: Final = 1 << 28
 _OPERATION: Final = re.compile(r"\{\{.*?\}\} | \[Op:.*", re.DOTALL)
-"""What TensorFlow says of itself around a reason."""
+"""TensorFlow's words about itself around a reason."""
 FILE_ERRORS: Final = (OSError, tf.errors.OpError, ConverterError)
-"""What comes of a file that cannot be written, or read again, by Python or by TensorFlow."""
+"""Errors of files that Python or TensorFlow cannot write, or read again."""
 
 
 def save_model(

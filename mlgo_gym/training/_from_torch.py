@@ -158,7 +158,7 @@ def _vector(writer: GraphWriter, problem: Problem, sent: Mapping[str, Value]) ->
 
 
 def _exported(policy: Any, numbers: int) -> Any:
-    """What ``torch.export`` says of a policy."""
+    """A policy as ``torch.export`` writes it down."""
     try:
         import torch  # noqa: PLC0415 - not needed otherwise
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""What every model directory has, whoever trained its network."""
+"""The part of a model directory that does not depend on who trained its network."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class PolicyNetwork(keras.Model):  # type: ignore[misc, unused-ignore]
 
     problem: ClassVar[type[Problem]]
     rule_features: ClassVar[tuple[str, ...]] = ()
-    """What the rule goes by that the network adds to; such features cannot be left out."""
+    """The features of the rule that the network adds to; they cannot be left out."""
 
     def __init__(self, normalization: Normalization, hidden: Sequence[int], seed: int) -> None:
         super().__init__()

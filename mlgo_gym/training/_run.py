@@ -43,7 +43,7 @@ from mlgo_gym.training._export import FILE_ERRORS, reason, save_model
 from mlgo_gym.training._networks import PolicyNetwork
 
 _DATA: Final = ("trained_on", "validated_on")
-"""What of a model's provenance is the run's configuration, too."""
+"""The part of a model's provenance that is the run's configuration, too."""
 
 _CONFIG_FILE: Final = "config.json"
 _CHECKPOINT_FILE: Final = "checkpoint.npz"

@@ -45,7 +45,7 @@ _NOTHING: Final = frozenset(
         "lift_fresh_copy",
     )
 )  # fmt: skip
-"""What changes no number."""
+"""Operators that change no number."""
 
 
 def translated(writer: GraphWriter, exported: Any, given: Value) -> Value:

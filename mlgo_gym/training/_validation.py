@@ -32,7 +32,7 @@ from mlgo_gym.training._network_code import NetworkCode
 from mlgo_gym.training._trials import Scores
 
 WORSE_WEIGHT: Final = 0.1
-"""What the share of modules that are worse counts beside the change itself."""
+"""The weight of the share of modules that are worse, beside the change itself."""
 
 _LEAST: Final = 1e-9
 _TOO_MUCH: Final = 1e6

@@ -44,7 +44,7 @@ _TRAPS: Final = MappingProxyType(
         "__cxa_throw": "__cxa_throw, an exception",
     }
 )
-"""What cannot be in a box, by its symbol."""
+"""Calls that cannot be in a box, by their symbols."""
 _ENDBR: Final = b"\xf3\x0f\x1e\xfa"
 _NOPS: Final = (b"\x0f\x1f\x44\x00", b"\x90" * NOP_BYTES)
 """Bytes that it begins with; LLVM puts any number behind the first."""

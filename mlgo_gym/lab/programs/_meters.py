@@ -47,7 +47,7 @@ _NAMES: Final = MappingProxyType(
         "Mispredicts": ("mispredicts",),
     }
 )
-"""What cachegrind calls its counts, and what they are here: the sum first, then its parts."""
+"""Cachegrind's names of its counts, and ours: the sum first, then its parts."""
 _COUNT: Final = re.compile(r"^==\d+== (\w[\w ]*):(.*)$", re.MULTILINE)
 _FUNCTION: Final = re.compile(r"^fn=(.+)$", re.MULTILINE)
 _NUMBER: Final = re.compile(r"\d[\d,]*")
@@ -230,7 +230,7 @@ class Seconds(Meter):
 METERS: Final[Mapping[str, type[Meter]]] = MappingProxyType(
     {each.name: each for each in (Size, Instructions, Cost, Accesses, Seconds)}
 )
-"""What programs can be measured by."""
+"""The meters of programs, by name."""
 
 
 def meter_named(name: str) -> Meter:

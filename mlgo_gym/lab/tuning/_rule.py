@@ -21,11 +21,11 @@ _Array = np.ndarray[Any, Any]
 KNOWN: Final[Mapping[str, Feature]] = {
     each.spec.name: each for each in (*FEATURES, *DERIVED, *HOTNESS)
 }
-"""What rules may be over: single numbers that are read, so no embeddings."""
+"""The features that rules may be over: single numbers that are read, so no embeddings."""
 
 _WIDTH: Final = 88
 _MOST_CONDITIONS: Final = 3
-"""What may stand in one line of Python, or in one part of a C++ expression."""
+"""The most conditions in one line of Python, or in one part of a C++ expression."""
 FUNCTION: Final = "should_inline"
 
 
@@ -246,4 +246,4 @@ def _separated(parts: list[str], end: str) -> list[str]:
 
 
 LEAST_LINES: Final = line_count(RuleNode("cost_estimate", 0, low=True, high=False))
-"""What a rule of one question takes."""
+"""The lines of a rule of one question."""

@@ -58,7 +58,7 @@ _MOST_CALLS: Final = 100_000
 _SAYS_NOTHING: Final = 15.0
 """From here on the network answers by the cost alone, beyond its band."""
 _NETWORKS_PART: Final = 0.5
-"""What the network counts beside labels."""
+"""The network's weight beside labels."""
 _NETWORK: Final = "network"
 
 

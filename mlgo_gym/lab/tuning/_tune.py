@@ -55,7 +55,7 @@ _ROUND_PARTS: Final = 1.5
 """A round without labels, and the evaluation after, in times of two compilations of all."""
 
 _FIT_S: Final = 10.0
-"""What it takes besides to fit."""
+"""The time that fitting takes besides."""
 
 _FILE: Final = "tune.json"
 

@@ -14,13 +14,13 @@ from mlgo_gym.lab.tuning._verified import VerifiedTarget
 from mlgo_gym.rollout import BASELINE, Code, linked_text_bytes
 
 TUNED: Final = "tuned"
-"""What the tuned model is called."""
+"""The name of the tuned model."""
 
 PLAIN: Final = "plain"
-"""What LLVM's own heuristic makes without the project file."""
+"""The outcome of LLVM's own heuristic without the project file."""
 
 BUILT: Final = "built"
-"""What a build makes that keeps the smaller of LLVM's own object and the chosen model's."""
+"""The outcome of a build that keeps the smaller of LLVM's object and the chosen model's."""
 
 ENOUGH: Final = 8
 """Modules that an interval is made of."""

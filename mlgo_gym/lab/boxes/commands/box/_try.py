@@ -23,7 +23,7 @@ DESCRIPTION = (
     "does. LLVM's default is always tried."
 )
 _SHORTEST_NS: Final = 20
-"""What is shorter is too short for the clock; its instructions tell more."""
+"""The least that the clock is good for; of shorter calls, instructions tell more."""
 EXAMPLE = "mlgo-gym box try boxes --policy always --policy never"
 
 
