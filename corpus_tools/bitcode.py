@@ -1,4 +1,4 @@
-"""What can be told of LLVM bitcode without LLVM: where its modules end, and their target.
+"""LLVM bitcode, as far as it can be read without LLVM: where its modules end, and their target.
 
 A bitstream is a sequence of 32-bit little-endian words: the magic ``BC 0xC0DE``, then blocks.
 A block begins with its abbreviation id (2 bits at the top level, always 1), its block id (vbr8),
@@ -136,7 +136,7 @@ class _Bits:
                 raise ExtractionError(f"value of more than 64 bits at byte {self.position // 8}")
 
     def block_header(self) -> tuple[int, int, int]:
-        """What follows the id that enters a block: its id, width of ids, and length in bytes."""
+        """The numbers behind the id that enters a block: its id, width of ids, length in bytes."""
         block_id, width = self.vbr(8), self.vbr(4)
         self.position = -(-self.position // 32) * 32
         return block_id, width, self.fixed(32) * _WORD

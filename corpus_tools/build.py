@@ -44,7 +44,7 @@ from corpus_tools.workloads import build_workloads
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """What a build made.
+    """The outcome of a build.
 
     Attributes:
         output: the corpus.

@@ -27,7 +27,7 @@ from corpus_tools.scratch import scratch_folder
 from corpus_tools.sdist import fetch_sdist
 
 Status = Literal["built", "up to date", "incomplete", "failed"]
-"""What became of a recipe; an incomplete corpus lacks the sources that did not compile."""
+"""The outcomes of a recipe; an incomplete corpus lacks the sources that did not compile."""
 
 StartProgress = Callable[[Recipe], Progress]
 """Called before a recipe is built; what it returns is called after each of its sources."""
@@ -35,7 +35,7 @@ StartProgress = Callable[[Recipe], Progress]
 
 @dataclass(frozen=True, slots=True)
 class RecipeOutcome:
-    """What became of one recipe.
+    """The outcome of one recipe.
 
     Attributes:
         recipe: the recipe.

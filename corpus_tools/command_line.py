@@ -1,4 +1,4 @@
-"""What commands share: options in both spellings, their types, and errors in one line."""
+"""The common part of commands: options in both spellings, their types, and errors in one line."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ Progress = Callable[[int, int, str], None]
 
 
 class CompileSources(Protocol):
-    """What compiles sources, as `compile_sources` does; another may do it elsewhere."""
+    """A way to compile sources, as `compile_sources` does; another may do it elsewhere."""
 
     def __call__(
         self,

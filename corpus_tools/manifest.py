@@ -26,7 +26,7 @@ from corpus_tools.reading import holds, parse_json, read_regular
 MANIFEST_NAME = "corpus_description.json"
 
 UNSPECIFIED = ("<UNSPECIFIED>",)
-"""What mlgo-utils puts where the command of all modules has to be filled in by hand."""
+"""The text that mlgo-utils puts where the command of all modules has to be filled in by hand."""
 
 
 def name_problem(name: str) -> str | None:
@@ -52,7 +52,7 @@ def name_problem(name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What ``corpus_description.json`` says.
+    """The content of ``corpus_description.json``.
 
     Attributes:
         modules: names relative to the corpus, with ``/`` between parts and without ``.bc``.

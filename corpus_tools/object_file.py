@@ -113,7 +113,7 @@ class ObjectFile:
         return next((self._part(*each) for each in self.sections if each[0] == name), None)
 
     def compiler(self) -> str | None:
-        """What compiler the object says that it was made by (ELF's ``.comment``)."""
+        """The compiler that made the object, as it says (ELF's ``.comment``)."""
         comment = (self.contents(_COMPILER_SECTION) or b"").strip(b"\0").split(b"\0")[0]
         return comment.decode("utf-8", "replace") or None
 

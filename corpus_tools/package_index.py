@@ -61,7 +61,7 @@ def download(recipe: Recipe, folder: Path) -> Path:
 
 
 def _pip_options() -> dict[str, str]:
-    """What pip is configured to: from long options, without dashes, to values in pip's spelling.
+    """Pip's configuration: from long options, without dashes, to values in pip's spelling.
 
     Nothing where Python has no pip.
     """

@@ -28,7 +28,7 @@ from corpus_tools.fence import start_alone
 __all__ = ["LINK_FLAGS", "Annotated", "ProfileTools"]
 
 LINK_FLAGS: Final = ("-fprofile-generate",)
-"""What the linker's driver is given for programs with instrumented code."""
+"""Arguments of the linker's driver for programs with instrumented code."""
 
 MEMORY_BYTES: Final = 4 << 30
 LARGEST_OUTPUT_BYTES: Final = 1 << 30
@@ -75,7 +75,7 @@ class ProfileTools:
         return cls(clang, _beside(clang, "llvm-profdata"), _beside(clang, "opt"))
 
     def check_runtime(self) -> Path:
-        """What instrumented programs are linked with, a library of clang's.
+        """The library of clang's that instrumented programs are linked with.
 
         Raises:
             ToolchainError: it is not there.
@@ -136,7 +136,7 @@ class ProfileTools:
         return Annotated(made, len(_MISMATCH.findall(said)))
 
     def show(self, profile: Path, *options: str) -> str:
-        """What ``llvm-profdata show`` prints.
+        """The text that ``llvm-profdata show`` prints.
 
         Raises:
             CompileError: llvm-profdata failed.
@@ -159,7 +159,7 @@ def _beside(clang: Clang, name: str) -> Path:
 
 
 def _run(program: Path, arguments: Sequence[str], subject: str) -> tuple[bytes, str]:
-    """What a tool writes to standard output, and to standard error."""
+    """A tool's standard output, and standard error."""
     # A file: of a pipe, llvm-profdata cannot go back to fill in what stands at the start.
     with tempfile.TemporaryFile() as output:
 

@@ -1,4 +1,4 @@
-"""What a corpus says of its making in ``corpus_info.json``, and whether that is up to date."""
+"""The record of a corpus's making, ``corpus_info.json``, and whether that is up to date."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ _TRUNCATE: Final = 1 << 14
 _IOCTL_DEVICE: Final = 1 << 15
 _OF_FILES: Final = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
 _OF_ABI: Final = {1: (1 << 13) - 1, 2: 1 << 13, 3: _TRUNCATE, 5: _IOCTL_DEVICE}
-"""What each ABI of Landlock has added that can be refused (``LANDLOCK_ACCESS_FS_*``)."""
+"""Accesses that each ABI of Landlock has added and can refuse (``LANDLOCK_ACCESS_FS_*``)."""
 _TCP, _TCP_ABI = 3, 4
 _SCOPES, _SCOPES_ABI = 3, 6
 
@@ -127,7 +127,7 @@ _SOCKET, _AF_UNIX = (41, 198), 1
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the kernel holds a process to: Landlock's ABI, 0 for none; whether calls are filtered.
+    """The kernel's limits of a process: Landlock's ABI, 0 for none; whether calls are filtered.
 
     >>> print(Held(7, True))
     Landlock ABI 7, seccomp
@@ -183,7 +183,7 @@ def confinement(
     fatal: Collection[str] = ("processes", "network"),
     copies: bool = False,
 ) -> tuple[int, bytes]:
-    """What `corpus_tools.launcher` holds itself to before it becomes a program.
+    """The limits that `corpus_tools.launcher` sets itself before it becomes a program.
 
     Args:
         readable: what may be read, and listed.
@@ -324,7 +324,7 @@ def call_name(number: int) -> str:
 
 
 def _beginning(architecture: int) -> Iterator[bytes]:
-    """What loads the call's number: ``struct seccomp_data`` has it, architecture, arguments."""
+    """Load the call's number: ``struct seccomp_data`` has it, architecture, and arguments."""
     yield _instruction(_LOAD, 4)
     yield _instruction(_EQUAL, architecture, 1, 0)
     yield _instruction(_RETURN, _REFUSE | errno.EPERM)

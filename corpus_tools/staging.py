@@ -20,7 +20,7 @@ WORKLOADS: Final = "workloads"
 """The folder of a corpus that its workloads are in."""
 
 WORKLOAD_FILES: Final = "workload_files"
-"""What ``corpus_info.json`` says was put there: the SHA-256 of each file."""
+"""The key of ``corpus_info.json`` for what was put there: the SHA-256 of each file."""
 
 _OWN_NAMES = frozenset({MANIFEST_NAME, INFO_NAME})
 _OWN_SUFFIXES = (".bc", ".cmd")
@@ -96,7 +96,7 @@ def digests_of(folder: Path) -> dict[str, str]:
 
 
 def workload_files(output: Path) -> dict[str, str]:
-    """What was put into a corpus's folder of workloads; nothing where that is not known."""
+    """The files in a corpus's folder of workloads; none where that is not known."""
     try:
         info = parse_json(read_regular(output / INFO_NAME))
     except (OSError, ValueError):

@@ -43,7 +43,7 @@ from corpus_tools.tables import (
 
 DESCRIPTION: Final = "workload.toml"
 SOURCE_LEVEL: Final = "O2"
-"""What sources are compiled at, so that a policy's code is all that differs."""
+"""The options of sources, so that a policy's code is all that differs."""
 
 _LARGEST_BYTES: Final = 1 << 20
 _BITCODE: Final = ".bc"
@@ -156,7 +156,7 @@ class Workload:
     memory_mib: int = 1024
 
     def error(self, problem: str) -> WorkloadError:
-        """What to raise: its name, and what was expected and found."""
+        """The error to raise: its name, and what was expected and found."""
         return WorkloadError(f"workload {self.name!r}: {problem}")
 
     def modules_of(self, names: Iterable[str]) -> tuple[str, ...]:
@@ -213,7 +213,7 @@ def shipped_workloads(recipe: str) -> Path:
 
 
 def workloads_digest(recipe: str) -> dict[str, str]:
-    """What ``corpus_info.json`` says of the workloads that ship with a recipe, if any do."""
+    """The record in ``corpus_info.json`` of the workloads that ship with a recipe, if any do."""
     if not (files := digests_of(shipped_workloads(recipe))):
         return {}
     return {"workloads_digest": hashlib.sha256(json.dumps(files).encode()).hexdigest()}
@@ -294,7 +294,7 @@ def _workload(name: str, common: dict[str, Any], own: Any, folder: Path, where: 
 
 
 def _problem_of(path: Path, folder: Path) -> str | None:
-    """What is wrong with a file that a workload names."""
+    """The fault of a file that a workload names."""
     if not path.is_file():
         return f"expected {path.name!r} beside {DESCRIPTION}, found no such file"
     if not path.resolve().is_relative_to(folder.resolve()):

@@ -1,4 +1,4 @@
-"""What others' data may ask of LLVM and clang: lists of what is allowed, and nothing else is.
+"""Limits on what others' data may ask of LLVM and clang: lists of all that is allowed.
 
 Commands come from corpora, traces, datasets and builds, which may be anybody's. Options that are
 not listed here do not reach a compiler, whoever passes them on: what starts a compiler asks here.

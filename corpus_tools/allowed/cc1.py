@@ -1,4 +1,4 @@
-"""What of a module's recorded command a real clang is given, to compile the module again.
+"""The part of a module's recorded command that a real clang is given, to compile it again.
 
 The rows of the table that are pure, those of LLVM's own options that are, and nothing else.
 """
@@ -27,7 +27,7 @@ _NAME_IN_THE_CODE: Final = "-coverage-data-file=*"
 
 
 def replay_command(command: Sequence[str]) -> tuple[str, ...]:
-    """What a real clang is given of a recorded command: what may matter to the code, if it is pure.
+    """The arguments of a recorded command for a real clang: what may matter to the code, if pure.
 
     The rest is left out: input, output, language, what belongs to the sources, values that are
     paths, and whatever is not known.

@@ -1,4 +1,4 @@
-"""What the embedded compiler makes of the options of ``clang -cc1``: one table.
+"""The embedded compiler's understanding of the options of ``clang -cc1``: one table.
 
 A module of a corpus is bitcode as clang's front end left it. Of the options that it was compiled
 with, many have done their work by then and stand in the bitcode as attributes and module flags.
@@ -29,7 +29,7 @@ LISTED_OPTION: Final = "-fsanitize="
 """Its value is a list, each item of which counts as an option of its own."""
 
 PROFILE_OPTIONS: Final = frozenset({"-fprofile-instrument-use=", "-fprofile-instrument-use-path="})
-"""What names a profile that the bitcode may carry: the front end attaches one of its own kind."""
+"""Options that name a profile that bitcode may carry: the front end attaches its own kind."""
 
 
 class Effect(StrEnum):
@@ -57,7 +57,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """What an argument is or starts with."""
+        """The text that an argument is or starts with."""
         return self.option.partition(" ")[0].removesuffix("*")
 
     @property

@@ -1,4 +1,4 @@
-"""What clang's driver may be asked about a command of a build (``clang -###``).
+"""Questions to clang's driver about a command of a build (``clang -###``).
 
 Even with ``-###`` the driver runs programs (to find GPUs, those of a folder that a command names)
 and reads files that a command names. ``driver_options.txt`` lists the options that it is given,
@@ -75,7 +75,7 @@ _PASSED_ON: Final = frozenset(
         *("-fno-integrated-as", "-fuse-ld=*", "--ld-path=*"),
     }
 )
-"""What is another tool's, or brings one in."""
+"""Options that are another tool's, or bring one in."""
 _UNSAID: Final = frozenset(
     {
         *("--", "-o VALUE", "-o*", "--output VALUE", "--output=*", "-MD", "-MMD", "-MP", "-MG"),
@@ -87,10 +87,10 @@ _UNSAID: Final = frozenset(
         *("-serialize-diagnostics VALUE", "--serialize-diagnostics VALUE", "-dumpdir VALUE"),
     }
 )
-"""What is about files besides the object, and messages."""
+"""Options about files besides the object, and about messages."""
 _LISTS_HEADERS: Final = re.compile("-Wp,-MM?D,[^,]+", re.DOTALL)
 _DEFINES: Final = re.compile("-Wp(,-[DU][^,]+)+", re.DOTALL)
-"""What is passed on to the preprocessor and no more than that, as makefiles have it."""
+"""Options that go to the preprocessor and no further, as makefiles have them."""
 _SUFFIXES: Final = r"c|cc|cp|cpp|cxx|c\+\+|C|CC|CPP|CXX|m|mm|M|i|ii|mi|mii"
 _SOURCE: Final = re.compile(rf"[^-@].*\.({_SUFFIXES})", re.DOTALL)
 _INPUT: Final = re.compile(
@@ -99,7 +99,7 @@ _INPUT: Final = re.compile(
 
 
 def allowed_of_driver(arguments: Sequence[str]) -> list[str]:
-    """What clang's driver is given of a command: options that decide the code, and inputs.
+    """The arguments of a command for clang's driver: options that decide the code, and inputs.
 
     >>> allowed_of_driver(["-c", "-O2", "-DX", "-march=native", "--", "a.c"])
     ['-c', '-O2', '-march=native', 'a.c']
@@ -126,7 +126,7 @@ def allowed_of_driver(arguments: Sequence[str]) -> list[str]:
 
 
 def allowed_of_build(arguments: Sequence[str]) -> list[str]:
-    """What clang's driver is given of a command whose source it is to compile once more.
+    """The arguments that clang's driver is given to compile a command's source once more.
 
     >>> allowed_of_build(["-c", "-O2", "-DX", "-MD", "-MF", "a.d", "a.c", "-o", "a.o"])
     ['-c', '-O2', '-DX', 'a.c']

@@ -148,7 +148,7 @@ class _Command(NamedTuple):
         )
 
     def _default_object(self) -> str | None:
-        """What the driver chooses where no ``-o`` is given."""
+        """The driver's choice where no ``-o`` is given."""
         if "-c" not in self.arguments or not self.source:
             return None
         return f"{PurePosixPath(self.source).stem}.o"
@@ -194,7 +194,7 @@ def _arguments(entry: dict[str, Any], path: Path, split: Callable[[str], list[st
 
 
 def _object_of(arguments: list[str]) -> str | None:
-    """What ``-o`` names; the last one counts, as for clang."""
+    """The file that ``-o`` names; the last one counts, as for clang."""
     found = None
     is_cl = PurePosixPath(arguments[0]).name.startswith("clang-cl") if arguments else False
     for argument, value in _pairs(arguments[1:]):

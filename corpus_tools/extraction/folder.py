@@ -14,7 +14,7 @@ from corpus_tools.extraction.static_archive import list_archive
 __all__ = ["IMPORTED_SUFFIX", "list_folder", "list_thinlto_modules"]
 
 IMPORTED_SUFFIX = ".3.import.bc"
-"""What lld puts behind the names of modules that it saves after importing (``LTOBackend.cpp``)."""
+"""The ending of lld's names of modules that it saves after importing (``LTOBackend.cpp``)."""
 
 
 def list_folder(

@@ -1,4 +1,4 @@
-"""What a build lists: its objects, and why some of them are not taken."""
+"""The objects that a build lists, and why some of them are not taken."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST_ARGUMENTS = 1 << 18
 
 
 class Status(enum.Enum):
-    """What became of an input."""
+    """The outcomes of an input."""
 
     EXTRACTED = "extracted"
     SKIPPED = "skipped"
@@ -39,7 +39,7 @@ class Status(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one input.
+    """The outcome of one input.
 
     Attributes:
         input: the object as the build names it; of an archive's member ``ARCHIVE(MEMBER)``.

@@ -1,4 +1,4 @@
-"""What a build links, as Ninja and CMake's makefiles have it written down: nothing of it is run.
+"""The links of a build, as Ninja and CMake's makefiles have it written down: nothing of it is run.
 
 Read are the ``build.ninja`` of a build's folder, and the ``link.txt`` that CMake leaves for each
 target of makefiles.

@@ -109,7 +109,7 @@ def _of_driver(program: str, arguments: Sequence[str], directory: Path) -> list[
 
 @dataclass(slots=True)
 class _Link:
-    """What of a link's parameters the code of a module depends on."""
+    """The parameters of a link that the code of a module depends on."""
 
     level: str = "2"
     is_pic: bool = False

@@ -29,7 +29,7 @@ _AHEAD: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class ExtractionReport:
-    """What became of each input, and of the corpus.
+    """The outcome of each input, and of the corpus.
 
     Attributes:
         output: the corpus.
@@ -145,7 +145,7 @@ class _Intake:
 def _outcomes(
     listed: Sequence[Listed], intake: _Intake, extraction: Extraction, num_workers: int | None
 ) -> Iterator[tuple[Outcome, int]]:
-    """What becomes of each input, in order, and how many are done."""
+    """Yield the outcome of each input, in order, and how many are done."""
     workers = num_workers or os.cpu_count() or 1
     with ThreadPoolExecutor(workers) as pool:
         for start in range(0, len(listed), workers * _AHEAD):

@@ -35,7 +35,7 @@ MAX_BYTES: Final = 1 << 36
 
 MAX_FILES: Final = 1 << 18
 SPARE_BYTES: Final = 1 << 28
-"""What must stay free where copies are."""
+"""The room that must stay free where copies are."""
 
 CONNECT_S: Final = 10.0
 READ_S: Final = 60.0

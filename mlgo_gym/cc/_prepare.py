@@ -79,7 +79,7 @@ _LEAST_CPU: Final = MappingProxyType({"x86_64": "x86-64", "aarch64": "generic"})
 _PROBLEMS: Final = MappingProxyType(
     {kind.driver_name: kind for kind in (InliningForSize, RegallocEviction)}
 )
-"""What the driver in C knows how to ask, by the name that users say."""
+"""The questions that the driver in C knows, by the name that users say."""
 _ONLY_INSIDE: Final = ("inside.c", "forked.c", "local.c")
 _INSIDE: Final = (
     *_ONLY_INSIDE, "answers.c", "call_site.c", "digest.c", "policy.c", "stream.c",

@@ -54,7 +54,7 @@ MAX_ANSWERS: Final = 1 << 22
 MAX_BYTES: Final = 1 << 26
 """What the driver takes of a module, and of a file."""
 _DERIVED: Final = frozenset(InliningForSize.optional["derived"])
-"""What LLVM does not send, behind what it does."""
+"""Features that LLVM does not send, behind those that it does."""
 _UNLIKE: Final = "clang does not repeat what was searched"
 
 

@@ -39,7 +39,7 @@ _HEADERS: Final = (
     *("string", "vector", "map", "unordered_map", "memory", "algorithm", "iostream"),
     "Python.h",
 )
-"""What machines have of their own, and may have in another version."""
+"""Libraries that machines have of their own, maybe in another version."""
 
 
 class Builders(AbstractContextManager["Builders"]):

@@ -139,7 +139,7 @@ class MinariSet:
         return cls(header, int(found.total_steps), found.storage)
 
     def modules(self) -> Iterator[tuple[Source, list[Episode]]]:
-        """What each module was compiled to, in order."""
+        """The episodes of each module, in order."""
         numbers = range(self._storage.total_episodes)
         metadata = self._storage.get_episode_metadata(numbers)
         episodes = self._storage.get_episodes(numbers)

@@ -22,7 +22,7 @@ PEAK_VARIABLE: Final = "MLGO_MEMORY"
 _GRACE_S: Final = 10
 _MIB: Final = 1 << 20
 _CODE_BYTES: Final = 64 * _MIB
-"""What is resident of the files of Python and LLVM, which count but are not data."""
+"""The resident size of the files of Python and LLVM, which count but are not data."""
 _LEAST_BYTES: Final = 128 * _MIB
 _MOST: Final = 1 << 62
 _MOST_S: Final = 1 << 30

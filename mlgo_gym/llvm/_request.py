@@ -271,7 +271,7 @@ MAX_SETTINGS_BYTES: Final = 1 << 16
 LATE: Final = ("MLGO_", "PIP_", "PYTEST_", "XDG_", "TMPDIR")
 """Variables, by their first letters, that nothing reads while a worker loads: each gets its own."""
 ZYGOTE_NAME, WORKER_NAME = "mlgo-zygote", "mlgo-worker"
-"""What the kernel calls the processes (``/proc/PID/comm``), whose command lines are the same."""
+"""The kernel's names of the processes (``/proc/PID/comm``), whose command lines are the same."""
 
 _CLONE_NUMBERS: Final = {"x86_64": 56, "aarch64": 220}
 """``__NR_clone`` of Linux; with a new stack of null, its other arguments have one order."""

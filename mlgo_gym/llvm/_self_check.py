@@ -213,16 +213,16 @@ _SYMBOLS: Final[Mapping[str, Sequence[str]]] = {
     "sections of functions and data": (),
 }
 FACILITIES: Final = tuple(_PROBES)
-"""What depends on LLVM's memory and is refused where LLVM is another."""
+"""Facilities that depend on LLVM's memory and are refused where LLVM is another."""
 _REPLACED: Final[dict[str, _Probe]] = {
     "answers inside workers": _check_answers,
     "forks of compilations": _check_forks,
 }
-"""What depends on LLVM's memory, or the system, and is done in another way where it fails."""
+"""Facilities that depend on LLVM's memory or the system, and have another way where it fails."""
 
 
 _FAILURES: Final[dict[str, str | None]] = {}
-"""What was found wrong of each facility that was checked in this process."""
+"""The faults of each facility that was checked in this process."""
 
 
 def facilities_of(derives: Iterable[str], task: Task, options: CompileOptions) -> frozenset[str]:

@@ -16,7 +16,7 @@ OPT_LEVELS: Final = ("O0", "O1", "O2", "O3", "Os", "Oz")
 MARKING: Final = "+attributes"
 """Behind Os and Oz: functions are marked for size first, as clang's front end marks them."""
 ALL_LEVELS: Final = (*OPT_LEVELS, f"Os{MARKING}", f"Oz{MARKING}")
-"""What a module can be compiled at."""
+"""The levels that a module can be compiled at."""
 
 _RELOCATION_MODELS: Final = ("pic", "static", "dynamicnopic")
 CODE_MODELS: Final = ("default", "small", "kernel", "medium", "large")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mlgo_gym.problems._problem import Problem
 
 Action = int | float
-"""What answers an observation: a number, whole where the advice is."""
+"""A function from an observation to a number, whole where the advice is."""
 
 Answer = Callable[[Observation], Action]
 """Turns an observation of one compilation into an action."""
@@ -117,7 +117,7 @@ class Policy(ABC):
 
 
 PolicyLike = Policy | Answer
-"""What is taken wherever a policy is asked for: one, or a plain function that answers."""
+"""A policy, or a plain function that answers."""
 
 
 class FunctionPolicy(Policy):

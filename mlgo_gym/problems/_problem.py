@@ -28,7 +28,7 @@ COUNT_LIMIT: Final = 2**53
 """Bound of features that count: every value below it is exact as a float64."""
 
 HASH: Final = "_sha256"
-"""What follows a setting's name where the hash of the file that it names is recorded."""
+"""The end of a setting's name where the hash of the file that it names is recorded."""
 
 
 class Problem(ABC):
@@ -293,7 +293,7 @@ class Problem(ABC):
 
 _LAYOUT: Final = "_layout"
 _DESCRIBED: Final = ("features", "extras", _LAYOUT)
-"""What an object may say otherwise than its class; no settings."""
+"""Attributes that an object may have otherwise than its class; no settings."""
 
 
 def laid_out(sent: Iterable[Feature]) -> dict[str, Any]:

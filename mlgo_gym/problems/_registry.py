@@ -23,7 +23,7 @@ from mlgo_gym.problems._problem import Problem
 
 GROUP: Final = "mlgo_gym.problems"
 DEFAULT: Final = "inlining-for-size"
-"""What commands and functions take where no problem is named."""
+"""The problem of commands and functions where none is named."""
 
 _PARTS: Final = ("name", "features", "extras", "advice", "policies", "default_policy", "measure")
 

@@ -44,7 +44,7 @@ MAX_GRAPH_BYTES: Final = 1 << 28
 """The largest graph that a child is given: 256 MiB."""
 
 MAX_TENSORS_BYTES: Final = 1 << 24
-"""What all inputs, or all outputs, of a graph in a child may take together: 16 MiB."""
+"""The most that all inputs, or all outputs, of a graph in a child may take together: 16 MiB."""
 
 MEMORY_BYTES: Final = 1 << 33
 """The memory of a child."""

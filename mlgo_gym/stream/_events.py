@@ -201,7 +201,7 @@ class Record:
 
 
 Event = Header | Context | Observation | Outcome
-"""What a stream consists of."""
+"""The events of a stream."""
 
 
 def _runs(features: tuple[TensorSpec, ...]) -> Iterator[Run]:

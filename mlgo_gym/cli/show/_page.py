@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Content: TypeAlias = "Grid | Figure | Listing | Text | str"
-"""What stands below a heading."""
+"""The part below a heading."""
 Section: TypeAlias = "tuple[str, Sequence[Content]]"
 """A heading, and what stands below it."""
 

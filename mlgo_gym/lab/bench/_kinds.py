@@ -1,4 +1,4 @@
-"""What each kind of suite measures, and the traces that prove it.
+"""The measures of each kind of suite, and the traces that prove them.
 
 A run compiles every module plainly and under each policy, and keeps the answers. What is measured
 then rests on the answers alone: whoever has them gets the same objects, and the same numbers.
@@ -58,7 +58,7 @@ class PackageOutcome:
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """What is kept of a module: its traces, and its results by policy."""
+    """A module's traces, and its results by policy."""
 
     module: str
     traces: Mapping[str, Trace]
@@ -154,7 +154,7 @@ def _results(report: ModuleReport, kind: type[_Kind]) -> dict[str, _Kind]:
 
 @dataclass(frozen=True, slots=True)
 class _Package:
-    """What is measured: a package's modules, compiled, and their traces by policy and module."""
+    """A package's modules, compiled, and their traces by policy and module."""
 
     packages: Packages
     modules: Sequence[_Compiled]

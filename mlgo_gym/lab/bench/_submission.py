@@ -37,7 +37,7 @@ _VERSION: Final = 1
 _TEXTS: Final = ("suite", "suite_sha256", "llvm_version", "name", "authors", "about", "url")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _NO_ZIP: Final = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError)
-"""What zipfile raises of files that are damaged."""
+"""Errors that zipfile raises of files that are damaged."""
 
 _URL: Final = re.compile(r"https?://[^\s()<>|\"'`\\\[\]]{1,1000}")
 _MAX_CARD_BYTES: Final = 1 << 26
@@ -51,7 +51,7 @@ SuiteValues = Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What a submission says of itself.
+    """The facts of a submission.
 
     Attributes:
         name: what the table calls it; empty until it is submitted.
@@ -100,7 +100,7 @@ class Card:
         return cls(**texts, seeds=tuple(seeds), values=value["values"], sha256=hashes)
 
     def to_json(self) -> dict[str, Any]:
-        """What is in `CARD_FILE`."""
+        """The content of `CARD_FILE`."""
         return {"version": _VERSION, **asdict(self)}
 
     def check(self, suite: Suite) -> None:

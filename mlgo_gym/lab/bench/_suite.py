@@ -42,7 +42,7 @@ TIERS: Final = "tiers"
 """A kind of suite, and what its one track is called."""
 
 BEST: Final = "best"
-"""What the best that is known is called among the policies of a suite of tiers."""
+"""The name of the best that is known among the policies of a suite of tiers."""
 
 KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "size": ("icf", "gc", "linked", "text"),
@@ -50,7 +50,7 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "speed": ("instructions",),
     TIERS: ("seconds",),
 }
-"""What each kind of suite measures; policies are ranked by the first."""
+"""The measures of each kind of suite; policies are ranked by the first."""
 
 _SHIPPED: Final = Path(__file__).parent / "suites"
 _VERSION: Final = 1
@@ -63,7 +63,7 @@ _SHOWN: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """What policies are compared on.
+    """Packages that policies are compared on.
 
     Attributes:
         name: with its version at the end.
@@ -148,7 +148,7 @@ class Suite:
 
     @property
     def description(self) -> dict[str, Any]:
-        """What is in `SUITE_FILE`."""
+        """The content of `SUITE_FILE`."""
         value = asdict(self)
         del value["sums"], value["folder"]
         return {"version": _VERSION, **value}
@@ -161,7 +161,7 @@ class Suite:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """What is measured, the number that policies are ranked by before the others."""
+        """The measures, the one that policies are ranked by before the others."""
         return KINDS[self.kind]
 
     @property
@@ -201,7 +201,7 @@ class Suite:
         return self.sums[f"{track}/{key.package}/{key.name}.bc"]
 
     def problem_kind(self) -> type[Problem]:
-        """What LLVM asks for."""
+        """The problem that LLVM asks about."""
         return problem_named(self.problem)
 
 

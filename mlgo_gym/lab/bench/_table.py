@@ -384,7 +384,7 @@ def table_json(made: Table) -> dict[str, Any]:
 
 
 def _eval_yaml(suite: Suite) -> str:
-    """What a data set's repository says, for Hugging Face's Community Evals."""
+    """The file of a data set's repository, for Hugging Face's Community Evals."""
     tasks = "".join(
         f"  - id: {task}\n    config: {suite.name}\n    split: {suite.split or 'test'}\n"
         for task in _tasks(suite)
@@ -397,7 +397,7 @@ def _eval_yaml(suite: Suite) -> str:
 
 
 def _result_yaml(suite: Suite, row: Row, dataset: str) -> str:
-    """What a model's repository says."""
+    """The file of a model's repository."""
     parts = []
     date = datetime.now(UTC).date().isoformat()
     for task, track in _tasks(suite).items():

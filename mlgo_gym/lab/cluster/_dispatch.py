@@ -24,7 +24,7 @@ BATCH_S: Final = 2.0
 """How long a worker is to be busy with one batch, in seconds, where items are shorter."""
 
 CALL_S: Final = 6e-4
-"""What a call costs the caller, in seconds of a CPU, as ``benchmarks.cluster`` measures it."""
+"""The cost of a call to the caller, in seconds of a CPU, as ``benchmarks.cluster`` measures it."""
 
 LEAST_S: Final = 0.05
 """How long at least, however little is left: a call for less would cost more than it evens out.

@@ -49,7 +49,7 @@ Executed = Sequence[tuple[Collection[str], Mapping[str, ExecutedFunction]]]
 """Of each of a package's programs the modules that are linked, and its functions by name."""
 
 Asked = tuple[str, str, tuple[int, ...], int]
-"""What a decision is known by in its module: caller, callee, the ids of its calls, and how many
+"""The key of a decision in its module: caller, callee, the ids of its calls, and how many
 decisions about them there were before in that caller."""
 
 

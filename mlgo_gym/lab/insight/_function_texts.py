@@ -13,7 +13,7 @@ from mlgo_gym.llvm import Compiler, Done, Product, Task, each, options_of
 from mlgo_gym.problems import in_turn
 
 Answers = Mapping[ModuleKey, tuple[Sequence[int], Sequence[int]]]
-"""What both policies answered in each module, in the order of LLVM's questions."""
+"""The answers of both policies in each module, in the order of LLVM's questions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ ENTER, SPECIALISE, PRUNE, DROP = range(len(TIERS), len(TIERS) + 4)
 """Decisions besides tiers: to enter the loop that runs, to compile code for the values that an
 argument has had, or for the blocks that were reached, and to go back from such code to O0."""
 DECISIONS: Final = ("go on", *TIERS[1:], "enter", "specialise", "prune", "drop")
-"""What can be decided at an event, by number."""
+"""The decisions at an event, by number."""
 CALL, BACK_EDGE, GUARD = 0, 1, 2
 """Kinds of events: a function's calls, its jumps back, or the wrong guesses of the first version
 that guesses have reached a power of two; those of other versions are the next kinds."""

@@ -48,7 +48,7 @@ _COUNTED: Final = {
     "instruction_count": "_ZNK4llvm8Function19getInstructionCountEv",
     "value_name": "LLVMGetValueName2",
 }
-"""What the code calls each function by, and its symbol, in the order of ``@mlgo_llvm``."""
+"""The code's name of each function, and its symbol, in the order of ``@mlgo_llvm``."""
 _CALLED: Final = (*_COUNTED.values(), *_hotness.SYMBOLS)
 GROUPS: Final[Mapping[tuple[str, ...], str]] = {
     FEATURES: "mlgo_put_features",

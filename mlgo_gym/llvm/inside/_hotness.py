@@ -37,7 +37,7 @@ SYMBOLS: Final = (
     "_ZNK4llvm18ProfileSummaryInfo26getOrCompHotCountThresholdEv",
     "_ZNK4llvm18ProfileSummaryInfo27getOrCompColdCountThresholdEv",
 )
-"""What is needed of the library that holds LLVM, which the code finds behind ``@mlgo_llvm``."""
+"""The symbols of the library that holds LLVM, which the code finds behind ``@mlgo_llvm``."""
 MOST: Final = 1_000_000
 """Of cutoffs: a count that reaches none of them, or is not known."""
 STEPS: Final = 8

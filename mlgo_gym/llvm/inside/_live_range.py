@@ -20,7 +20,7 @@ from typing import Final
 from mlgo_gym.llvm.inside._library import slot_of
 
 FEATURE: Final = "live_range"
-"""What it is called among what is sent."""
+"""Its name among what is sent."""
 
 _TABLE: Final = "_ZTVN12_GLOBAL__N_114MLEvictAdvisorE"
 _FINDS: Final = (

@@ -51,7 +51,7 @@ _ASKED: Final[Mapping[str, tuple[Any, ...]]] = {
     "LLVMGetNumArgOperands": (ctypes.c_uint, _POINTER),
     "LLVMGetOperand": (_POINTER, _POINTER, ctypes.c_uint),
 }
-"""What each function returns, and what it is given."""
+"""The type that each function returns, and those of its arguments."""
 SYMBOLS: Final = tuple(_ASKED)
 
 _HASH_BYTES: Final = 6

@@ -35,7 +35,7 @@ _WALKED: Final = {
     "set_location": "LLVMInstructionSetDebugLoc",
     "make_location": "LLVMDIBuilderCreateDebugLocation",
 }
-"""What the code calls each function by, and its symbol, in the order of ``@mlgo_llvm``."""
+"""The code's name of each function, and its symbol, in the order of ``@mlgo_llvm``."""
 _POINTER, _NUMBER, _SIZE, _TEXT = ctypes.c_void_p, ctypes.c_uint, ctypes.c_size_t, ctypes.c_char_p
 _SIZED: Final = (_TEXT, _SIZE)
 # fmt: off
@@ -75,7 +75,7 @@ _ASKED: Final[Mapping[str, tuple[Any, ...]]] = {
     "LLVMDIScopeGetFile": (_POINTER, _POINTER),
     "LLVMDIFileGetFilename": (_POINTER, _POINTER, ctypes.POINTER(_NUMBER)),
 }
-"""What each function returns, and what it is given."""
+"""The type that each function returns, and those of its arguments."""
 # fmt: on
 SYMBOLS: Final = tuple(dict.fromkeys((*_WALKED.values(), *_ASKED)))
 """The names of what has to be found in the library that holds LLVM."""

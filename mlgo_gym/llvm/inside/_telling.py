@@ -25,7 +25,7 @@ OBSERVATION: Final = b'{"observation":'
 """How LLVM begins an observation."""
 
 NAMES, SITES = 2, 3
-"""What a context says: as an interposed descriptor is marked."""
+"""The text of a context: as an interposed descriptor is marked."""
 
 _PIECES: Final = {"begin": '{"context":"', "nul": "\\u0000", "end": '"}\n', "open": "[",
                   "close": "]", "comma": ",", "none": "[]"}  # fmt: skip

@@ -38,7 +38,7 @@ KINDS: Final = (
     "cheap_rematerialisations",
     "expensive_rematerialisations",
 )
-"""What LLVM's score tells apart (``RegAllocScore``), in its order but for the sum's."""
+"""The parts of LLVM's score (``RegAllocScore``), in its order but for the sum's."""
 
 _DOCUMENT: Final = re.compile(r"^---\nname: +(.*)$", re.MULTILINE)
 _TRIPLE: Final = re.compile(r'^ *target triple = "([^"-]*)', re.MULTILINE)

@@ -91,7 +91,7 @@ PRODUCTS: Final = {
     "functions": _functions,
     "text": _printed,
 }
-"""What makes each product of a `Task`."""
+"""The makers of each product of a `Task`."""
 
 
 def describe(request: DescribeRequest, data: bytes) -> Answer:
