@@ -11,7 +11,8 @@ some minutes, and several agents::
 
 - `PerDecisionReward` says what each answer changed, by a fork that LLVM answers to its end.
 - The policy starts as LLVM's own rule, and is unsure only near the rule's threshold. A policy that
-  starts by chance makes code twice as large.
+  starts by chance makes code twice as large; one with a bias against inlining learns, too
+  (``--from-scratch``).
 - Rewards are squeezed: one bad answer can double a module, a good one saves a few bytes.
 - Agents answer together, and only within a band of costs: what one has got wrong, others outvote,
   and of calls far from the threshold none has seen enough.
@@ -42,15 +43,19 @@ PROBLEM = InliningForSize(derived=True)
 NAMES = [each.spec.name for each in PROBLEM.features]
 COST = NAMES.index("cost_estimate")
 THRESHOLD, WIDTH = 5, 8  # LLVM's rule at -Oz inlines what costs less than 5
+AGAINST = 1.5  # how much more likely "leave" starts than "inline", in log-odds, without the rule
 BAND = (-25, 120)  # below and from there on, LLVM's rule answers
 STEPS, ENVS, EPOCHS, MINIBATCH = 128, 4, 8, 128
 CLIP, ENTROPY, LEARNING_RATE, SQUEEZE = 0.2, 0.001, 1e-3, 0.005
 
 
 class Agent(nn.Module):
-    """Logits of "leave" and "inline", and a value, over signed logarithms of the features."""
+    """Logits of "leave" and "inline", and a value, over signed logarithms of the features.
 
-    def __init__(self) -> None:
+    They start as LLVM's rule; or, from scratch, with a bias against inlining alone.
+    """
+
+    def __init__(self, *, from_scratch: bool = False) -> None:
         super().__init__()
         self.mean = nn.Parameter(torch.zeros(len(NAMES)), requires_grad=False)
         self.deviation = nn.Parameter(torch.ones(len(NAMES)), requires_grad=False)
@@ -58,12 +63,16 @@ class Agent(nn.Module):
         last: Any = self.policy[-1]
         nn.init.normal_(last.weight, std=0.001)
         nn.init.zeros_(last.bias)
+        self.weight_of_rule = nn.Parameter(torch.ones(()), requires_grad=False)
+        if from_scratch:
+            nn.init.zeros_(self.weight_of_rule)
+            last.bias.data = torch.tensor([AGAINST / 2, -AGAINST / 2])
 
     def forward(self, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """LLVM's rule and what was learned, and how good the state is."""
         scaled = ((features - self.mean) / self.deviation).clamp(-5, 5)
         rule = ((THRESHOLD - 0.5 - cost_of(features)) / WIDTH).clamp(-4, 4) / 2
-        logits = self.policy(scaled) + torch.stack([-rule, rule], dim=-1)
+        logits = self.policy(scaled) + self.weight_of_rule * torch.stack([-rule, rule], dim=-1)
         return logits, self.value(scaled)[..., 0]
 
     def look_at(self, features: np.ndarray) -> None:
@@ -169,7 +178,7 @@ def learn(
 def train(options: argparse.Namespace) -> tuple[Agent, list[tuple[int, float]]]:
     """Return the agent, and its learning curve: decisions, and mean reward on unseen modules."""
     torch.manual_seed(options.seed)
-    agent = Agent()
+    agent = Agent(from_scratch=options.from_scratch)
     optimizer = torch.optim.Adam(agent.parameters(), LEARNING_RATE)
     unseen = modules(options.unseen, options.most_bytes)
     envs = AsyncVectorEnv(
@@ -220,6 +229,7 @@ def main() -> None:
     parser.add_argument("--looks", type=int, default=1, help="points of the curve")
     parser.add_argument("--most-bytes", type=int, default=100_000, help="of a module's bitcode")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--from-scratch", action="store_true", help="without LLVM's rule")
     parser.add_argument("--curve", type=Path, help="where the curve goes, as CSV")
     parser.add_argument("--agent", type=Path, help="where the agent goes")
     parser.add_argument("--join", type=Path, nargs="+", help="agents, to write as one model")
