@@ -113,6 +113,8 @@ def test_commands(tmp_path: Path) -> None:
     done = run("dataset", "import", "--minari", NAME, "--output", "back", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"4 decisions of {NAME} in back\n"
+    done = run("dataset", "import", "--minari", NAME, "--output", "back", cwd=tmp_path)
+    assert done.stdout == f"0 decisions of {NAME} in back; 4 were there already\n"
     assert_equal(Dataset.open(tmp_path / "back"), Dataset.open(folder))
 
 

@@ -68,11 +68,15 @@ def _of_minari(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.datasets import DatasetWriter, MinariSet
 
     found = MinariSet.open(options.minari)
+    count = 0
     with DatasetWriter(options.output, found.header) as writer:
         for source, episodes in found.modules():
-            writer.add(source, episodes)
-    output.print(f"{found.decisions:,} decisions of {options.minari} in {options.output}")
-    output.json({"output": str(options.output), "decisions": found.decisions})
+            if source.key not in writer.keys:  # started again, it goes on
+                writer.add(source, episodes)
+                count += sum(map(len, episodes))
+    also = f"; {there:,} were there already" if (there := found.decisions - count) else ""
+    output.print(f"{count:,} decisions of {options.minari} in {options.output}{also}")
+    output.json({"output": str(options.output), "decisions": count})
     return 0
 
 
