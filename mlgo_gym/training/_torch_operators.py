@@ -129,11 +129,11 @@ class _Call:
     def as_value(self, found: Any) -> Value:
         return found if isinstance(found, Value) else self.writer.constant(found)
 
-    def floats(self, count: int) -> list[Operand]:
-        """The first operands, as float32: what is false or true is 0 or 1."""
+    def floats(self, count: int, *, after: int = 0) -> list[Operand]:
+        """So many operands after so many others, as float32: what is false or true is 0 or 1."""
         if self.of("alpha", 1) != 1 or self.of("rounding_mode") is not None:
             raise self.error("expected neither alpha nor rounding_mode")
-        return [self._float(each) for each in list(self._named.values())[:count]]
+        return [self._float(each) for each in list(self._named.values())[after : after + count]]
 
     def _float(self, found: Any) -> Operand:
         if isinstance(found, Value):
@@ -281,7 +281,7 @@ def _sliced(writer: GraphWriter, value: Value, axis: int, start: int, end: int) 
 
 
 def _where(call: _Call) -> Value:
-    _, one, other = call.floats(3)
+    one, other = call.floats(2, after=1)
     return call.writer.of("SELECT_V2", call.value("condition"), one, other, dtype="float32")
 
 
