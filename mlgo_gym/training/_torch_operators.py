@@ -100,7 +100,7 @@ class _Call:
         self.shape = tuple(getattr(made, "shape", ()))
 
     def translated(self) -> Any:
-        """The result: a value, or an array where only constants go in."""
+        """The result; of a constant that nothing changes, its array."""
         if self.name in _NOTHING:
             return next(iter(self._named.values()))
         if self.name in _ELEMENTWISE:
