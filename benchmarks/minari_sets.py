@@ -31,8 +31,7 @@ def run(folders: list[Path]) -> None:
         written = time.perf_counter()
         found, back = MinariSet.open(NAME), Path(scratch) / "back"
         with DatasetWriter(back, found.header) as writer:
-            for source, episodes in found.modules():
-                writer.add(source, episodes)
+            found.write(writer)
         end = time.perf_counter()
         episodes_of_both = zip(dataset.episodes(), Dataset.open(back).episodes(), strict=True)
         sizes = [size(one, other) for one, other in episodes_of_both]

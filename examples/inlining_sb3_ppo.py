@@ -18,7 +18,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-import torch._dynamo
+import torch._dynamo  # loads Triton, which takes no TensorFlow before it
 from inlining_ppo import (
     CLIP,
     ENTROPY,

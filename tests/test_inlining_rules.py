@@ -30,7 +30,7 @@ def test_a_rule_is_worth_what_its_answers_are() -> None:
 
 def test_ir_and_features() -> None:
     assert RULES.ir(CORPUS, "digest.c", 0, 1) == 'source_filename = "digest.c"'
-    assert "cost_estimate" in RULES.features()
+    assert "cost_estimate" in RULES.FEATURES
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,7 @@ class _Steps(threading.local):
 
 
 def _searched(packages: Packages, options: argparse.Namespace, output: Output) -> list[Trace]:
-    from mlgo_gym.rollout import Trace
+    from mlgo_gym.rollout import Trace, trace_paths
     from mlgo_gym.search import SearchSetting, search_corpus
 
     folder = options.output / "search"
@@ -183,7 +183,7 @@ def _searched(packages: Packages, options: argparse.Namespace, output: Output) -
     searches = search_corpus(packages, folder, problem, setting, **how)
     for _ in output.track(searches, "searching", len(packages)):
         pass
-    return [Trace.load(path) for path in sorted(folder.rglob("*.trace"))]
+    return list(map(Trace.load, trace_paths(folder)))
 
 
 def _compared(

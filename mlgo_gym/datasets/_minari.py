@@ -28,8 +28,9 @@ from mlgo_gym.base import DatasetError, EnvironmentSetupError
 from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.datasets._episodes import LABELS, Episode, Source, settings_text
 from mlgo_gym.datasets._header import DatasetHeader
+from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.llvm import Site
-from mlgo_gym.problems import Problem, observation_dtype
+from mlgo_gym.problems import Problem, observation_dtype, replace_infinite
 
 try:
     import h5py  # noqa: F401 - Minari imports it later, and says so less clearly
@@ -138,7 +139,16 @@ class MinariSet:
             )
         return cls(header, int(found.total_steps), found.storage)
 
-    def modules(self) -> Iterator[tuple[Source, list[Episode]]]:
+    def write(self, writer: DatasetWriter) -> int:
+        """Put what is not there yet into a dataset; returns how many decisions that was."""
+        written = 0
+        for source, episodes in self._modules():
+            if source.key not in writer.keys:
+                writer.add(source, episodes)
+                written += sum(map(len, episodes))
+        return written
+
+    def _modules(self) -> Iterator[tuple[Source, list[Episode]]]:
         """The episodes of each module, in order."""
         numbers = range(self._storage.total_episodes)
         metadata = self._storage.get_episode_metadata(numbers)
@@ -189,18 +199,16 @@ def _buffer(number: int, episode: Episode) -> Any:
 
 
 def _shown(episode: Episode) -> dict[str, _Array]:
-    shown = {}
-    for feature in episode.problem.features:
-        values = _padded(episode.observations[feature.spec.name])
-        if feature.may_be_infinite:
-            values[~np.isfinite(values)] = feature.high
-        shown[feature.spec.name] = values.reshape(-1, *feature.spec.shape)
+    shown = {
+        each.spec.name: _padded(episode.observations[each.spec.name]).reshape(-1, *each.spec.shape)
+        for each in episode.problem.features
+    }
+    replace_infinite(shown, episode.problem)
     return shown
 
 
 def _infos(episode: Episode) -> dict[str, _Array]:
-    sent = [each for each in episode.problem.features if each.may_be_infinite]
-    sent += episode.problem.extras
+    sent = (*episode.problem.infinite_features(), *episode.problem.extras)
     infos = {each.spec.name: _padded(episode.observations[each.spec.name]) for each in sent}
     infos |= {name: _padded(values) for name, values in episode.labels.items()}
     if episode.outcomes is not None:

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from mlgo_gym.base import OptionsError
-from mlgo_gym.problems import Feature, Problem
+from mlgo_gym.problems import Feature, Problem, replace_infinite
 from mlgo_gym.stream import Observation
 
 ObservationDict = dict[str, np.ndarray[Any, Any]]
@@ -50,9 +50,7 @@ def observed(problem: Problem, asked: Observation | None) -> ObservationDict:
     arrays = asked.arrays()
     for extra in problem.extras:
         del arrays[extra.spec.name]
-    for feature in problem.infinite_features():
-        values = arrays[feature.spec.name]
-        values[~np.isfinite(values)] = feature.high
+    replace_infinite(arrays, problem)
     return arrays
 
 

@@ -47,8 +47,10 @@ class GraphWriter:
         self._inputs.append(Port(spec.name, value.number))
         return value
 
-    def constant(self, given: np.ndarray[Any, Any] | np.generic | float) -> Value:
-        """A constant; a plain number is a float32."""
+    def value(self, given: Value | np.ndarray[Any, Any] | np.generic | float) -> Value:
+        """A value as it is, or a constant as one; a plain number is a float32."""
+        if isinstance(given, Value):
+            return given
         array = np.asarray(given, np.float32 if isinstance(given, float | int) else None)
         return self._value(f"constant_{len(self._tensors)}", array.dtype.name, array.shape, array)
 
@@ -61,10 +63,7 @@ class GraphWriter:
         **attributes: Attribute,
     ) -> Value:
         """The result of an operator; its type is the first operand's where none is given."""
-        given = [
-            self.constant(each) if each is not None and not isinstance(each, Value) else each
-            for each in operands
-        ]
+        given = [None if each is None else self.value(each) for each in operands]
         known = [each for each in given if each is not None]
         if shape is None:
             shape = np.broadcast_shapes(*(each.shape for each in known))

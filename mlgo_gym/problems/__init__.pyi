@@ -30,6 +30,7 @@ from ._inlining_for_size import default as default
 from ._inlining_for_size import never as never
 from ._observations import columns as columns
 from ._observations import observation_dtype as observation_dtype
+from ._observations import replace_infinite as replace_infinite
 from ._observations import row_shape as row_shape
 from ._policy import SentPolicy as SentPolicy
 from ._policy import WatchedPolicy as WatchedPolicy

@@ -8,7 +8,7 @@ the batch's and is left out: a feature of the shape ``(1,)`` is a number of each
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -66,6 +66,22 @@ def observation_array(payloads: Iterable[bytes], problem: Problem | type[Problem
                 f"found {len(row)}"
             )
     return np.frombuffer(b"".join(rows), dtype)
+
+
+def replace_infinite(arrays: Mapping[str, _Array], problem: Problem | type[Problem]) -> None:
+    """Replace NaN and infinity, of which there may be some, by the feature's upper bound, in place.
+
+    It is what environments show, and so what policies learn from.
+
+    >>> from mlgo_gym.problems import RegallocPriority
+    >>> weights = np.array([1.0, np.inf], np.float32)
+    >>> replace_infinite({"weight": weights}, RegallocPriority)
+    >>> bool(np.isfinite(weights).all())
+    True
+    """
+    for feature in problem.infinite_features():
+        values = arrays[feature.spec.name]
+        values[~np.isfinite(values)] = feature.high
 
 
 def columns(array: _Array, problem: Problem | type[Problem]) -> dict[str, _Array]:

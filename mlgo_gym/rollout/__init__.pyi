@@ -57,3 +57,4 @@ from ._rollout import compared as compared
 from ._rollout import made_of_reports as made_of_reports
 from ._rollout import without_frames as without_frames
 from ._trace import trace_path as trace_path
+from ._trace import trace_paths as trace_paths

@@ -223,6 +223,11 @@ def trace_path(folder: Path, module: str) -> Path:
     return folder / f"{module}.trace"
 
 
+def trace_paths(folder: Path) -> list[Path]:
+    """Return the paths of all traces in a folder and the folders in it, in order."""
+    return sorted(folder.rglob("*.trace"))
+
+
 def _header(data: bytes, name: str) -> tuple[dict[str, Any], int]:
     start = data.find(b"\n", 0, _MAX_HEADER_BYTES) + 1
     try:

@@ -18,7 +18,7 @@ from mlgo_gym.base import OptionsError, TraceError, TrainingError, local_folder
 from mlgo_gym.datasets import Episode, TraceFile
 from mlgo_gym.llvm import llvm_version
 from mlgo_gym.problems import DEFAULT_ADVICE, InliningForSize
-from mlgo_gym.rollout import Failure
+from mlgo_gym.rollout import Failure, trace_paths
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._decisions import FittedConfig, fit_decisions
 from mlgo_gym.training._run import TrainingRun
@@ -41,7 +41,7 @@ def train(run: TrainingRun, config: ImitateConfig, data: Data) -> Validation:
     """
     if not isinstance(run.problem, InliningForSize):
         raise TrainingError(f"imitate: expected InliningForSize, found {run.problem.name}")
-    paths = sorted(_folder(config.traces).rglob("*.trace")) if config.traces else []
+    paths = trace_paths(_folder(config.traces)) if config.traces else []
     if not paths:
         raise OptionsError(
             f"traces: expected a folder with traces, found {config.traces!r}; "

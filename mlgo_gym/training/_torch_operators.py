@@ -123,11 +123,7 @@ class _Call:
 
     def value(self, name: str = "self") -> Value:
         """An operand that is computed, or a constant as a value."""
-        found = self._named[name] if name in self._named else next(iter(self._named.values()))
-        return self.as_value(found)
-
-    def as_value(self, found: Any) -> Value:
-        return found if isinstance(found, Value) else self.writer.constant(found)
+        return self.writer.value(self._named[name])
 
     def floats(self, count: int, *, after: int = 0) -> list[Operand]:
         """So many operands after so many others, as float32: what is false or true is 0 or 1."""
@@ -140,10 +136,9 @@ class _Call:
             return self.writer.cast(found, "float32")
         return np.asarray(found, np.float32)
 
-    def axis(self, name: str = "dim", default: int = 0, *, more: int = 0) -> int:
-        """An operand that is a dimension, counted from the first."""
-        rank = len(self.shape) + more
-        return int(self.of(name, default)) % max(rank, 1)
+    def axis(self, *, more: int = 0) -> int:
+        """The operand that is a dimension, of the result's and so many more, from the first on."""
+        return int(self.of("dim", 0)) % max(len(self.shape) + more, 1)
 
 
 def _known(given: Any, values: Mapping[str, Any]) -> Any:
@@ -251,12 +246,12 @@ def _reduced(
 
 
 def _cat(call: _Call) -> Value:
-    parts = [call.as_value(each) for each in call.of("tensors")]
+    parts = [call.writer.value(each) for each in call.of("tensors")]
     return call.writer.joined(parts, call.axis())
 
 
 def _stack(call: _Call) -> Value:
-    parts = [call.as_value(each) for each in call.of("tensors")]
+    parts = [call.writer.value(each) for each in call.of("tensors")]
     return call.writer.of("PACK", *parts, shape=call.shape, axis=call.axis())
 
 

@@ -48,8 +48,7 @@ def there_and_back(dataset: Dataset, folder: Path) -> Dataset:
     assert export_minari(dataset, NAME) == dataset.row_count
     found = MinariSet.open(NAME)
     with DatasetWriter(folder, found.header) as writer:
-        for origin, episodes in found.modules():
-            writer.add(origin, episodes)
+        found.write(writer)
     return Dataset.open(folder)
 
 

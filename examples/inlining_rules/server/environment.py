@@ -8,7 +8,6 @@ from uuid import uuid4
 
 from fastmcp import FastMCP
 from openenv.core.env_server.mcp_environment import MCPEnvironment
-from openenv.core.env_server.mcp_types import CallToolAction
 from openenv.core.env_server.types import Action, Observation, State
 
 from mlgo_gym import SAMPLE_CORPUS, Corpus
@@ -40,7 +39,7 @@ class InliningRules(MCPEnvironment):  # type: ignore[misc]
 
     def features(self) -> dict[str, str]:
         """What LLVM tells of a call: names that a rule may use, and what they mean."""
-        return rules.features()
+        return rules.FEATURES
 
     def read_ir(self, module: str, first: int = 0, lines: int = 200) -> str:
         """Some lines of a module's LLVM IR, before inlining."""
@@ -76,27 +75,28 @@ class InliningRules(MCPEnvironment):  # type: ignore[misc]
 
     def step(self, action: Action, timeout_s: float | None = TIMEOUT_S, **more: Any) -> Observation:
         """Call a tool; only `score` has a reward."""
-        self._state.step_count += 1
-        self._reward = None
-        observation = super().step(action, timeout_s=timeout_s or TIMEOUT_S, **more)
-        return self._rewarded(action, observation)
+        self._begin_step()
+        return self._rewarded(super().step(action, timeout_s=timeout_s or TIMEOUT_S, **more))
 
     async def step_async(
         self, action: Action, timeout_s: float | None = TIMEOUT_S, **more: Any
     ) -> Observation:
         """As `step`, for servers."""
-        self._state.step_count += 1
-        self._reward = None
+        self._begin_step()
         observation = await super().step_async(action, timeout_s=timeout_s or TIMEOUT_S, **more)
-        return self._rewarded(action, observation)
+        return self._rewarded(observation)
 
     @property
     def state(self) -> State:
         """The episode, and how many steps it has."""
         return self._state
 
-    def _rewarded(self, action: Action, observation: Observation) -> Observation:
-        if isinstance(action, CallToolAction) and self._reward is not None:
+    def _begin_step(self) -> None:
+        self._state.step_count += 1
+        self._reward = None
+
+    def _rewarded(self, observation: Observation) -> Observation:
+        if self._reward is not None:
             observation.reward = self._reward
         observation.done = self._tries >= TRIES
         return observation

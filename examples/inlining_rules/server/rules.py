@@ -12,6 +12,7 @@ from mlgo_gym.rollout import rollout
 
 PROBLEM = InliningForSize()
 MOST_CHARACTERS = 4_000
+FEATURES = {each.spec.name: f"{each.meaning}, {each.unit}" for each in PROBLEM.features}
 ALLOWED = (
     ast.Expression, ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.Compare,
     ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq, ast.BinOp, ast.Add, ast.Sub, ast.Mult,
@@ -52,16 +53,11 @@ class Rule:
 
 def _refused(node: ast.AST) -> str:
     """What a rule must not have; nothing where it may."""
-    if isinstance(node, ast.Name) and node.id not in features():
+    if isinstance(node, ast.Name) and node.id not in FEATURES:
         return f"{node.id}, which is no feature of LLVM's"
     if isinstance(node, ast.Constant) and not isinstance(node.value, int | float):
         return repr(node.value)
     return "" if isinstance(node, ALLOWED) else type(node).__name__
-
-
-def features() -> dict[str, str]:
-    """What LLVM's features mean."""
-    return {each.spec.name: f"{each.meaning}, {each.unit}" for each in PROBLEM.features}
 
 
 def ir(corpus: Corpus, module: str, first: int, lines: int) -> str:

@@ -32,7 +32,8 @@ def add_options(add: shared.Options) -> None:
 
 def run(options: argparse.Namespace, output: Output) -> int:
     if bool(options.files) == bool(options.minari):
-        raise OptionsError("dataset import: expected files or --minari, found " + _found(options))
+        both = "both" if options.minari else "neither"
+        raise OptionsError(f"dataset import: expected files or --minari, found {both}")
     if options.minari:
         return _of_minari(options, output)
     from mlgo_gym.datasets import DatasetWriter, open_recording
@@ -60,20 +61,12 @@ def run(options: argparse.Namespace, output: Output) -> int:
     return 1 if skipped else 0
 
 
-def _found(options: argparse.Namespace) -> str:
-    return "both" if options.files else "neither"
-
-
 def _of_minari(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.datasets import DatasetWriter, MinariSet
 
     found = MinariSet.open(options.minari)
-    count = 0
     with DatasetWriter(options.output, found.header) as writer:
-        for source, episodes in found.modules():
-            if source.key not in writer.keys:  # started again, it goes on
-                writer.add(source, episodes)
-                count += sum(map(len, episodes))
+        count = found.write(writer)
     also = f"; {there:,} were there already" if (there := found.decisions - count) else ""
     output.print(f"{count:,} decisions of {options.minari} in {options.output}{also}")
     output.json({"output": str(options.output), "decisions": count})

@@ -75,12 +75,12 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 def _of_traces(options: argparse.Namespace, problem: Problem) -> tuple[str, PolicyLike]:
     """A folder of traces as a policy, and its name."""
-    from mlgo_gym.rollout import RecordedPolicy, Trace
+    from mlgo_gym.rollout import RecordedPolicy, Trace, trace_paths
 
     if options.policy or options.model:
         other = "--policy" if options.policy else "--model"
         raise OptionsError(f"--traces: expected nothing else that answers, found {other}")
-    traces = [Trace.load(each) for each in sorted(options.traces.rglob("*.trace"))]
+    traces = list(map(Trace.load, trace_paths(options.traces)))
     if not traces:
         raise OptionsError(f"--traces {str(options.traces)!r}: expected *.trace in it, found none")
     return f"traces{_digest(options.traces)}", RecordedPolicy(traces, problem.policy())
