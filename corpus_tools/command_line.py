@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from corpus_tools.children import receive_statuses
 from corpus_tools.errors import CorpusToolsError
+from corpus_tools.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.text import Text
 
 __all__ = ["add_as_llvm", "add_option", "escaping_console", "run_command", "whole"]
 
@@ -62,15 +62,15 @@ def escaping_console(**settings: Any) -> Console:
         **settings: as `rich.console.Console` takes them.
     """
     from rich.console import Console  # noqa: PLC0415 (slow to import, and seldom needed)
+    from rich.segment import Segment  # noqa: PLC0415
 
     class Escaping(Console):
-        def render_str(self, text: str, **settings: Any) -> Text:
-            shown = "".join(
-                each if each.isprintable() or each in "\n\t" else ascii(each)[1:-1] for each in text
-            )
-            return super().render_str(shown, **settings)
+        def render(self, *args: Any, **kwargs: Any) -> Iterator[Segment]:
+            for each in super().render(*args, **kwargs):
+                is_text = each.control is None
+                yield Segment(printable(each.text, "\n"), each.style) if is_text else each
 
-    return Escaping(highlight=False, markup=False, **settings)
+    return Escaping(highlight=False, markup=False, emoji=False, **settings)
 
 
 def run_command(program: str, run: Callable[[], int]) -> int:

@@ -33,6 +33,7 @@ from corpus_tools.extraction.linker_parameters import (
     read_parameters,
 )
 from corpus_tools.extraction.run import ExtractionReport, extract_corpus
+from corpus_tools.printable import printable
 
 __all__ = ["main"]
 
@@ -215,7 +216,7 @@ def _tell(report: ExtractionReport, console: Console, options: argparse.Namespac
     else:
         _print_table(report)
         for outcome in _failures(report)[:_SHOWN_FAILURES]:
-            text = f"{_PROGRAM}: {_printable(outcome.input)}: {_printable(outcome.reason)}"
+            text = f"{_PROGRAM}: {printable(outcome.input)}: {printable(outcome.reason)}"
             console.print(text, style="red", soft_wrap=True)
         if failed > _SHOWN_FAILURES:
             more = f"{_PROGRAM}: and {failed - _SHOWN_FAILURES} more; --json shows all"
@@ -249,11 +250,6 @@ def _reasons(report: ExtractionReport) -> Counter[tuple[str, str]]:
         (each.status.value, _ONE_BY_ONE if each.status is Status.FAILED else each.reason)
         for each in report.outcomes
     )
-
-
-def _printable(text: str) -> str:
-    """Text whose control characters do nothing to a terminal; lines of clang's stay lines."""
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def _failures(report: ExtractionReport) -> list[Outcome]:

@@ -139,7 +139,7 @@ def _run_inlining(packages: Packages, options: argparse.Namespace, output: Outpu
     if best is not None:
         (key,) = (key for key in unseen if unseen.label(key) == best.module)
         _compile(unseen[key], frozen, options, output)
-    output.print(_NEXT)
+    output.verbatim(_NEXT)
     return output.warn_of_failures(reports)
 
 
@@ -208,7 +208,7 @@ def _compared(
     output.json(comparison.as_json(reports, [*policies, *added]))
     if options.plot and (figure := comparison.plot(reports, shown)):
         save_figure(options.plot, figure)
-        output.print(f"Plot: {options.plot}")
+        output.verbatim(f"Plot: {options.plot}")
     return reports
 
 

@@ -41,7 +41,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
         written = _emit_c(options)
     else:
         written, code = _freeze(options, output)
-    output.print("\n".join(written))
+    output.verbatim(*written)
     if code:
         output.print(_grid(code))
     output.json({"files": written, "code": [asdict(each) for each in code]} if code else written)

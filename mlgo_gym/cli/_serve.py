@@ -52,7 +52,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
                 factory, address=address, credentials=credentials, token=token, limits=limits
             )
         )
-        output.print(f"serving {options.model} at {host.address}; Ctrl-C ends it")
+        output.verbatim(f"serving {options.model} at {host.address}; Ctrl-C ends it")
         output.json({"address": host.address, "model": options.model})
         output.flush()
         with contextlib.suppress(KeyboardInterrupt):

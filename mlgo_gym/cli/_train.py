@@ -47,7 +47,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
         settings=options.set,
     )
     model = f"{options.output}/{trained.model.name}"
-    output.print(f"Model: {model}", *_summary(trained.validation))
+    output.verbatim(f"Model: {model}")
+    output.print(*_summary(trained.validation))
     output.json(
         {
             "model": model,

@@ -14,6 +14,7 @@ from ._figure import WIDTH as WIDTH
 from ._figure import can_plot as can_plot
 from ._figure import check_can_plot as check_can_plot
 from ._figure import new_figure as new_figure
+from ._figure import plot_label as plot_label
 from ._figure import reach as reach
 from ._plots import plots_of as plots_of
 from ._scores import ModuleScores as ModuleScores

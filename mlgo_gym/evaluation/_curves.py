@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlgo_gym.base import OptionsError
-from mlgo_gym.evaluation._figure import WIDTH, new_figure
+from mlgo_gym.evaluation._figure import WIDTH, new_figure, plot_label
 from mlgo_gym.evaluation._summary import LEVEL, RESAMPLES
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ def learning_curve(
         places, rewards = _on_one_axis(name, curves)
         for row in rewards:
             axes.plot(places, row, color=colour, alpha=0.3, linewidth=0.8)
-        label = f"{name}, {len(curves)} seeds" if len(curves) > 1 else name
-        axes.plot(places, _interquartile_mean(rewards), color=colour, label=label)
+        title = f"{name}, {len(curves)} seeds" if len(curves) > 1 else name
+        axes.plot(places, _interquartile_mean(rewards), color=colour, label=plot_label(title))
         if len(curves) > 1:
             drawn = random.integers(len(curves), size=(RESAMPLES, len(curves)))
             means = np.array([_interquartile_mean(rewards[rows]) for rows in drawn])

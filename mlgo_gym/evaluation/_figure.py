@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING, Final
 
+from corpus_tools.printable import printable
 from mlgo_gym.base import EnvironmentSetupError
 
 if TYPE_CHECKING:
@@ -35,6 +36,16 @@ def new_figure(width: float, height: float) -> Figure:
     from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, needed only here
 
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def plot_label(name: str) -> str:
+    r"""A name as a plot shows it: dollars would be mathematics, and ``_`` in front hides it.
+
+    >>> print(plot_label("a$b$"))
+    a\$b\$
+    """
+    shown = printable(name).replace("$", r"\$")
+    return f" {shown}" if shown.startswith("_") else shown
 
 
 def reach(change: RelativeChange) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from mlgo_gym.evaluation._figure import NOTE, WIDTH, new_figure, reach
+from mlgo_gym.evaluation._figure import NOTE, WIDTH, new_figure, plot_label, reach
 from mlgo_gym.evaluation._summary import Scored, Statistic
 from mlgo_gym.rollout import BASELINE
 
@@ -66,14 +66,14 @@ def _intervals(scored: Scored, rows: Mapping[str, tuple[Scored, Statistic]], tit
             fmt="o",
             markersize=4,
             capsize=2,
-            label=policy,
+            label=plot_label(policy),
         )
-    axes.set_yticks(range(len(rows)), list(rows))
+    axes.set_yticks(range(len(rows)), list(map(plot_label, rows)))
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.axvline(0, color="black", linewidth=0.8)
     axes.grid(axis="x", alpha=0.3)
     axes.set_xlabel(NOTE)
-    axes.set_title(f"{title}, 95 % bootstrap intervals")
+    axes.set_title(f"{plot_label(title)}, 95 % bootstrap intervals")
     axes.legend()
     return figure
 
@@ -87,7 +87,7 @@ def _modules(scored: Scored) -> Figure:
     axes = figure.add_subplot()
     for policy in scored.policies:
         changes = 100 * (scored.values(statistic.key, policy)[known] / baselines[known] - 1)
-        axes.scatter(baselines[known], changes, s=14, alpha=0.6, label=policy)
+        axes.scatter(baselines[known], changes, s=14, alpha=0.6, label=plot_label(policy))
     _add_oracle(axes, scored)
     axes.set_xscale("log")
     axes.set_yscale("symlog", linthresh=_LINEAR_PERCENT)
@@ -96,9 +96,9 @@ def _modules(scored: Scored) -> Figure:
     axes.set_yticks(ticks, [f"{each:+g}" if each else "0" for each in ticks])
     axes.axhline(0, color="black", linewidth=0.8)
     axes.grid(alpha=0.3)
-    axes.set_xlabel(f"{statistic.title} of the module under LLVM's default")
+    axes.set_xlabel(f"{plot_label(statistic.title)} of the module under LLVM's default")
     axes.set_ylabel("change in percent (below 0 is better)")
-    axes.set_title(f"{int(known.sum())} modules by {statistic.title}")
+    axes.set_title(f"{int(known.sum())} modules by {plot_label(statistic.title)}")
     axes.legend()
     return figure
 

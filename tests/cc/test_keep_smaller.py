@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_gym.cc._kept_log import read_kept_log
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.model import find_model
 from tests.cc.conftest import CHANNEL, MODELS, NOTHING, SOURCE, UNADVISED, Driver, scraps
@@ -106,6 +107,21 @@ def test_command_lines_that_make_one_object(driver: Driver, work: Path, line: st
     (row,) = (line.split("\t") for line in log.read_text().splitlines())
     assert row[3] == str(made)
     assert int(row[1]) == text_of(made) <= int(row[2])
+
+
+def test_a_name_is_one_line_of_the_log(driver: Driver, work: Path) -> None:
+    """Nor does a message bring it to a terminal as it is."""
+    name, shown = "a\nLLVM\t1\t2\tb\x1b[31m.o", "a\\x0aLLVM\\x091\\x092\\x09b\\x1b[31m.o"
+    log = work / "kept.tsv"
+    line = ("-Oz", "-c", "f.c", "-o", name, f"--mlgo-keep-smaller={NEVER}")
+    done = driver.run(*line, f"--mlgo-kept-log={log}", cwd=work)
+    assert (done.returncode, done.stderr) == (0, b"")
+    (row,) = log.read_text().splitlines()
+    assert row.split("\t")[3] == str(work / shown)
+    (group,) = read_kept_log(log)
+    assert group.objects == 1
+    done = driver.run("-c", "f.c", f"--mlgo-inlining-model={work / name}", cwd=work)
+    assert f"model '{work / shown}'".encode() in done.stderr
 
 
 def test_what_has_no_code_is_clang_s_own(driver: Driver, work: Path) -> None:

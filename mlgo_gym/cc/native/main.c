@@ -2,6 +2,7 @@
  * plain clang. */
 #define _GNU_SOURCE
 #include "project.h"
+#include "text.h"
 #include "traces.h"
 
 #include <errno.h>
@@ -18,7 +19,10 @@
 const char *program = "mlgo-cc";
 
 void say(const char *kind, const char *text, const char *rest) {
-  fprintf(stderr, "%s: %s: %s%s\n", program, kind, text, rest);
+  char all[8 * MESSAGE_BYTES], shown[2 * sizeof all];
+  snprintf(all, sizeof all, "%s%s", text, rest);
+  put_printable(shown, sizeof shown, all);
+  fprintf(stderr, "%s: %s: %s\n", program, kind, shown);
 }
 
 int become_clang(const struct settings *settings, const struct clang *clang) {

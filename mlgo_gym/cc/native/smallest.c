@@ -2,6 +2,7 @@
  * status and messages; its object stays unless another has less text. */
 #define _GNU_SOURCE
 #include "smallest.h"
+#include "text.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -195,13 +196,13 @@ static bool put(int kept, const char *path, mode_t mode) {
 /* One line for each object, for whoever wants to know; written at once, so that many may write. */
 static void note(const struct settings *settings, const char *object, const char *kept,
                  uint64_t size, uint64_t plain) {
-  char path[4096], line[9000];
-  const char *whole = realpath(object, path) ? path : object;
+  char path[4096], shown[4 * sizeof path], line[sizeof shown + MESSAGE_BYTES];
   if (!settings->kept_log)
     return;
+  put_printable(shown, sizeof shown, realpath(object, path) ? path : object);
   int file = open(settings->kept_log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   int length = snprintf(line, sizeof line, "%s\t%llu\t%llu\t%s\n", kept, (unsigned long long)size,
-                        (unsigned long long)plain, whole);
+                        (unsigned long long)plain, shown);
   if (file < 0 || length >= (int)sizeof line || write(file, line, (size_t)length) != length)
     say("warning", "cannot write to the log of what was kept: ", strerror(errno));
   if (file >= 0)

@@ -35,6 +35,15 @@ char *read_text(const char *path, char words[WORDS_BYTES]) {
   return text;
 }
 
+void put_printable(char *to, size_t room, const char *text) {
+  size_t used = 0;
+  for (const char *at = text; *at && used + sizeof "\\x00" <= room; ++at) {
+    bool is_control = (unsigned char)*at < 0x20 || *at == 0x7f;
+    used += (size_t)snprintf(to + used, room - used, is_control ? "\\x%02x" : "%c", *at);
+  }
+  to[used] = 0;
+}
+
 void digest_of_text(const char *text, char hex[2 * DIGEST_BYTES + 1]) {
   struct digest digest;
   uint8_t result[DIGEST_BYTES];

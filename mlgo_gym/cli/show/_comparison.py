@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mlgo_gym.base import MlgoGymError
 from mlgo_gym.cli.show._grid import Grid, Row, amount, percent, ratio, short_names
-from mlgo_gym.evaluation import WIDTH, Scored, new_figure, plots_of, scores_of
+from mlgo_gym.evaluation import WIDTH, Scored, new_figure, plot_label, plots_of, scores_of
 from mlgo_gym.rollout import GeometricMean, ModuleReport, Result, geometric_mean_ratio
 
 if TYPE_CHECKING:
@@ -124,13 +124,13 @@ def plot(reports: Sequence[ModuleReport], policies: Sequence[str]) -> Figure | N
         offset = 0.8 * ((index + 0.5) / len(policies) - 0.5)
         places = [row + offset for row in range(len(changes))]
         values = [100 * row[index] for row in changes.values()]
-        drawn = axes.barh(places, values, 0.8 / len(policies), label=policy)
+        drawn = axes.barh(places, values, 0.8 / len(policies), label=plot_label(policy))
         axes.bar_label(drawn, [f" {each:+.1f} % " for each in values], fontsize=7)
-    axes.set_yticks(range(len(changes)), list(changes))
+    axes.set_yticks(range(len(changes)), list(map(plot_label, changes)))
     axes.set_ylim(len(changes) - 0.5, -0.5)
     axes.margins(x=0.12)
     axes.axvline(0, color="black", linewidth=0.8)
-    title = reports[0].measure.title
+    title = plot_label(reports[0].measure.title)
     axes.set_xlabel(f"change of {title} against LLVM's default, in percent (left is better)")
     axes.legend(fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)

@@ -9,6 +9,8 @@ from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
+from corpus_tools.printable import printable
+
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
     from rich.table import Table
@@ -40,8 +42,8 @@ class Cell:
     def to_text(self) -> Text:
         from rich.text import Text
 
-        text = Text(self.text, style=_COLOURS.get(self.kind, ""))
-        return text.append(f" {self.note}", style="dim") if self.note else text
+        text = Text(printable(self.text), style=_COLOURS.get(self.kind, ""))
+        return text.append(f" {printable(self.note)}", style="dim") if self.note else text
 
 
 Row = list[Cell | str]

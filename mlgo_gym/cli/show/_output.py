@@ -41,6 +41,12 @@ class Output:
             for part in parts:
                 self._out.print(part, soft_wrap=not self._out.is_terminal and isinstance(part, str))
 
+    def verbatim(self, *lines: str) -> None:
+        """Print lines that are to be copied, without breaks of our own."""
+        if not self.as_json:
+            for line in lines:
+                self._out.print(line, soft_wrap=True)
+
     def json(self, value: Any) -> None:
         if self.as_json:
             self._out.file.write(json.dumps(value, indent=2) + "\n")
@@ -114,12 +120,15 @@ class Output:
                 progress.advance(task)
 
     def _progress(self, *columns: str | ProgressColumn) -> Progress:
-        from rich.progress import Progress, RenderableColumn
+        from rich.progress import Progress, RenderableColumn, TextColumn
 
         if self.besides:
             columns = *columns, RenderableColumn(_Now(self.besides))
+        shown = (
+            TextColumn(each, markup=False) if isinstance(each, str) else each for each in columns
+        )
         is_hidden = not self._is_watched
-        return Progress(*columns, console=self._err, disable=is_hidden, transient=True)
+        return Progress(*shown, console=self._err, disable=is_hidden, transient=True)
 
     @property
     def _is_watched(self) -> bool:

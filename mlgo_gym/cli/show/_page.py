@@ -16,6 +16,7 @@ from string import Template
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import quote
 
+from corpus_tools.printable import printable
 from mlgo_gym.base import read_bounded
 from mlgo_gym.cli.show._grid import Cell, Grid, as_cell
 from mlgo_gym.cli.show._listing import Listing, Text
@@ -46,10 +47,10 @@ def as_page(title: str, introduction: str, sections: Iterable[Section]) -> bytes
         if isinstance(each, Listing | Text)
     }
     parts = "".join(
-        f"<h2>{html.escape(heading)}</h2>{''.join(_part(each, anchors) for each in contents)}"
+        f"<h2>{_escaped(heading)}</h2>{''.join(_part(each, anchors) for each in contents)}"
         for heading, contents in sections
     )
-    title, introduction = html.escape(title), html.escape(introduction)
+    title, introduction = _escaped(title), _escaped(introduction)
     page = Template(read_bounded(_PAGE, _MAX_BYTES).decode())
     filled = page.substitute(title=title, introduction=introduction, sections=parts)
     return filled.encode("utf-8", "backslashreplace")
@@ -57,11 +58,11 @@ def as_page(title: str, introduction: str, sections: Iterable[Section]) -> bytes
 
 def _part(content: Content, anchors: AbstractSet[str]) -> str:
     if isinstance(content, str):
-        return f"<p>{html.escape(content)}</p>"
+        return f"<p>{_escaped(content)}</p>"
     if isinstance(content, Grid):
         return _table(content, anchors)
     if isinstance(content, Text):
-        return _unfolding(content, f"<pre>{html.escape(content.text)}</pre>")
+        return _unfolding(content, f"<pre>{_escaped(content.text)}</pre>")
     if isinstance(content, Listing):
         lines = "".join(map(_line, content.rows))
         return _unfolding(content, f'<table class="listing"><tbody>{lines}</tbody></table>')
@@ -72,21 +73,21 @@ def _part(content: Content, anchors: AbstractSet[str]) -> str:
 
 
 def _unfolding(content: Listing | Text, inner: str) -> str:
-    anchor = f' id="{html.escape(content.anchor)}"' if content.anchor else ""
-    return f"<details{anchor}><summary>{html.escape(content.title)}</summary>{inner}</details>"
+    anchor = f' id="{_escaped(content.anchor)}"' if content.anchor else ""
+    return f"<details{anchor}><summary>{_escaped(content.title)}</summary>{inner}</details>"
 
 
 def _line(row: tuple[Cell, str, str]) -> str:
     margin, number, line = row
     kind = f' class="{margin.kind}"' if margin.kind else ""
-    text = html.escape(line.lstrip(" "))
+    text = _escaped(line.lstrip(" "))
     indent = "&nbsp;" * (len(line) - len(line.lstrip(" ")))  # texts of pages keep it
     cells = f"{_breakable(margin.text)}</td><td>{number}</td><td>{indent}{text}"
     return f"<tr><td{kind}>{cells}</td></tr>"
 
 
 def _table(grid: Grid, anchors: AbstractSet[str]) -> str:
-    head = "".join(f"<th>{html.escape(each)}</th>" for each in grid.headings)
+    head = "".join(f"<th>{_escaped(each)}</th>" for each in grid.headings)
     body = "".join(_row(row, anchors) for row in grid.rows)
     foot = f"<tfoot>{_row(grid.footer, anchors)}</tfoot>" if grid.footer else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody>{foot}</table>"
@@ -103,14 +104,18 @@ def _cell(cell: Cell, anchors: AbstractSet[str]) -> str:
     note = f" <small>{_breakable(cell.note)}</small>" if cell.note else ""
     text = _breakable(cell.text)
     if cell.anchor in anchors - {""}:
-        text = f'<a href="#{quote(cell.anchor)}">{text}</a>'
+        text = f'<a href="#{quote(printable(cell.anchor))}">{text}</a>'
     return f"<td{kind}{value}{_bar(cell.bar)}>{text}{note}</td>"
 
 
 def _breakable(text: str) -> str:
     """Text whose long words, which symbols are, may be broken anywhere."""
     parts = _LONG_WORD.split(text)
-    return "<wbr>".join(html.escape(each) for each in parts if each)
+    return "<wbr>".join(_escaped(each) for each in parts if each)
+
+
+def _escaped(text: str) -> str:
+    return html.escape(printable(text, "\n\t"))
 
 
 def _bar(length: float) -> str:

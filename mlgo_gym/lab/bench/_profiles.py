@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mlgo_gym.evaluation import new_figure
+from mlgo_gym.evaluation import new_figure, plot_label
 from mlgo_gym.lab.bench._table import Table, profiles
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def profile_figure(made: Table) -> Figure:
     figure = new_figure(8, 4.5)
     axes = figure.add_subplot()
     for name in list(shares)[:_MOST]:
-        axes.step(thresholds, shares[name], where="post", label=name)
+        axes.step(thresholds, shares[name], where="post", label=plot_label(name))
     axes.axvline(0, color="black", linewidth=0.8, linestyle="--")
     axes.set_xlabel("normalised score (0: LLVM's own heuristic, 100: the best known)")
     axes.set_ylabel("share of runs above it")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlgo_gym.evaluation import new_figure
+from mlgo_gym.evaluation import new_figure, plot_label
 from mlgo_gym.lab.insight._explain import Importance, Questions, share_inlined
 from mlgo_gym.problems import DEFAULT_ADVICE
 from mlgo_gym.runners import MLModelRunner
@@ -44,7 +44,7 @@ def importance_plot(importances: Sequence[Importance]) -> Figure:
         xerr=[100 * each.deviation for each in shown],
         color="tab:blue",
     )
-    axes.set_yticks(range(len(shown)), [each.feature for each in shown])
+    axes.set_yticks(range(len(shown)), [plot_label(each.feature) for each in shown])
     axes.invert_yaxis()
     axes.grid(axis="x", alpha=0.3)
     axes.set_xlabel("decisions that change when the feature is permuted, in percent")
@@ -97,8 +97,8 @@ def _map(axes: Axes, runner: MLModelRunner, recorded: Questions, other: str, see
         axes.contour(costs, rows, shares, levels=[50], colors="black")
     axes.set_yticks(rows, [f"{value:,}" for value in others])
     axes.set_xlabel(COST)
-    axes.set_ylabel(f"{other}, at its quantiles")
-    axes.set_title(f"calls inlined by the model, if all had these {COST} and {other}")
+    axes.set_ylabel(f"{plot_label(other)}, at its quantiles")
+    axes.set_title(f"calls inlined by the model, if all had these {COST} and {plot_label(other)}")
     axes.figure.colorbar(mesh, ax=axes, label="percent; the line is 50")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mlgo_gym.evaluation import NOTE, WIDTH, new_figure, reach
+from mlgo_gym.evaluation import NOTE, WIDTH, new_figure, plot_label, reach
 from mlgo_gym.lab.programs._program_scores import ProgramScores, program_change
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def programs_plot(
             across, up = (
                 [100 * (each.ratio(policy, name) - 1) for each in known] for name in (base, meter)
             )
-            axes.scatter(across, up, s=16, alpha=0.6, color=f"C{number}", label=policy)
+            axes.scatter(across, up, s=16, alpha=0.6, color=f"C{number}", label=plot_label(policy))
             size, speed = (program_change(known, policy, name) for name in (base, meter))
             axes.errorbar(
                 [100 * size.value],
@@ -42,8 +42,8 @@ def programs_plot(
         axes.axhline(0, color="black", linewidth=0.8)
         axes.axvline(0, color="black", linewidth=0.8)
         axes.grid(alpha=0.3)
-        axes.set_xlabel(f"{base}: {NOTE}")
-        axes.set_ylabel(f"{meter}, percent (below 0 is better)")
+        axes.set_xlabel(f"{plot_label(base)}: {NOTE}")
+        axes.set_ylabel(f"{plot_label(meter)}, percent (below 0 is better)")
         axes.legend()
     figure.suptitle(f"programs: {len(known)}; means with 95 % bootstrap intervals")
     return figure

@@ -63,7 +63,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
     card = provenance(kept, held_out)
     found = distillation.distill(model, problem, config, data, output=options.output, card=card)
     text = shared.small_file(options.output / "rule.py").decode()
-    output.print(text, _grid(found.network, found.found))
+    output.verbatim(text)
+    output.print(_grid(found.network, found.found))
     output.json(
         {
             "output": str(options.output),

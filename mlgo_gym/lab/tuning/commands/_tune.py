@@ -107,8 +107,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
     output.print(parts_grid(found), targets_grid(found), found.choice.why)
     if found.verified:
         output.print(verified_grid(found))
-    output.print(f"Chosen: {found.choice.name}", built(found), f"Report: {report}")
-    output.print("To build with it:", *(f"  {each}" for each in commands))
+    output.print(f"Chosen: {found.choice.name}", built(found))
+    output.verbatim(f"Report: {report}", "To build with it:", *(f"  {each}" for each in commands))
     output.json(
         found.to_json()
         | {"model": model and str(model), "traces": traces and str(traces)}

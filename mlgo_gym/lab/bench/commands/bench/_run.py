@@ -61,7 +61,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
         _show(suite, made, output)
     if options.output is not None:
         made.save(options.output)
-        output.print(f"'mlgo-gym bench submit {options.output}' makes a submission of it.")
+        output.verbatim(f"'mlgo-gym bench submit {options.output}' makes a submission of it.")
     return 0
 
 

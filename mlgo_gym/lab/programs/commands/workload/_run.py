@@ -46,7 +46,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
                 file.write(programs[name].path.read_bytes())
             options.program.chmod(0o755)
         done = run_program(workload, programs[name].path)
-    output.print(done.stdout.decode(errors="replace").rstrip("\n"))
+    output.verbatim(done.stdout.decode(errors="replace").rstrip("\n"))
     output.json(
         {
             "workload": workload.name,
