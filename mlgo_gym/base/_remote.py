@@ -16,7 +16,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -265,10 +265,12 @@ class WorkedFolder:
 def worked_folder(given: str | Path) -> Iterator[WorkedFolder]:
     """Yield a folder to be read and written here; what a URI names is copied first.
 
-    Nothing is locked there: one process works on a folder at a time.
+    A folder here is made and locked, and removed if it stays empty; nothing is locked at a URI.
+    One process works on a folder at a time.
 
     Raises:
-        OptionsError: it is a URI of another protocol, or names no folder.
+        OptionsError: it is a URI of another protocol, or names no folder, or another process works
+            there.
         EnvironmentSetupError: the protocol's package is not installed.
         OSError: it cannot be read.
 
@@ -279,10 +281,28 @@ def worked_folder(given: str | Path) -> Iterator[WorkedFolder]:
     """
     place = place_of(given)
     if isinstance(place, Path):
-        yield WorkedFolder(place)
+        with _locked(place):
+            yield WorkedFolder(place)
         return
     with scratch_folder() as scratch:
         yield WorkedFolder(scratch, RemoteFolder(place))
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Lock a folder, and leave none where there was none and nothing was written."""
+    was_there = folder.exists()
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked_folder(folder, patience_s=0))
+        except BlockingIOError as error:
+            raise OptionsError(f"{str(folder)!r}: another process is working there") from error
+        try:
+            yield
+        finally:
+            if not was_there:
+                with suppress(OSError):
+                    folder.rmdir()
 
 
 def wrong_name(key: str) -> str | None:

@@ -30,6 +30,8 @@ _MESON_INFO: Final = Path("meson-info", "meson-info.json")
 _MESON_OPTIONS: Final = Path("meson-info", "intro-buildoptions.json")
 _MESON_ARGUMENTS: Final = re.compile(r"\w+_(link_)?args")
 """Options that Meson takes from ``CFLAGS`` and the like as well."""
+_REWRITTEN: Final = frozenset("$'\"\\;")
+"""Characters that make or CMake take for their own, however a shell has them quoted."""
 _WORKSPACES: Final = ("MODULE.bazel", "WORKSPACE", "WORKSPACE.bazel")
 
 
@@ -53,9 +55,10 @@ def build_commands(
         initial_cache: where the settings of CMake's build are written, for the second one.
 
     Raises:
-        OptionsError: they cannot be written.
+        OptionsError: they cannot be written, or a path cannot stand in them.
     """
     settings = driver_settings(model, traces, project)
+    _check_words(settings)
     options = shlex.join(settings)
     compilers = {name: f"{driver} {options}".strip() for name, driver in _DRIVERS.items()}
     words = [f"{name}={shlex.quote(text)}" for name, text in compilers.items()]
@@ -79,6 +82,15 @@ def driver_settings(model: Path | None, traces: Path | None, project: Path | Non
     if model:
         options += ["--mlgo-keep-smaller", f"--mlgo-inlining-model={model.absolute()}"]
     return options
+
+
+def _check_words(words: Iterable[str]) -> None:
+    for word in words:
+        if not word.isprintable() or not _REWRITTEN.isdisjoint(word):
+            raise OptionsError(
+                "expected a folder whose path make and CMake leave as it is, without control "
+                f"characters and any of {' '.join(sorted(_REWRITTEN))}, found {word!r}"
+            )
 
 
 def _cmake_commands(root: Path, wrapped: str, initial_cache: Path | None) -> list[str]:

@@ -14,6 +14,7 @@ has changed, other settings, another reward or other programs start anew.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 from collections.abc import Callable, Generator, Iterator
@@ -309,6 +310,10 @@ def _number(value: Any) -> Any:
     return value
 
 
+_ABSENT_ERRORS: Final = frozenset((errno.ENOENT, errno.ENAMETOOLONG))
+"""Why there is no record to read; that a name is too long is said when it is written."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Record:
     """The JSON file of one module's search, which says what must be the same to go on."""
@@ -322,8 +327,6 @@ class _Record:
         """Read the record of an earlier search of the same module."""
         reward = self.same.get("reward")
         nothing = ModuleSearch(self.module, error="not searched yet", reward=reward)
-        if not self.path.exists():
-            return nothing, None
         try:
             value = {**_ABSENT, **read_json(self.path, _MAX_RECORD_BYTES)}
             if any(value[name] != same for name, same in self.same.items()):
@@ -334,6 +337,8 @@ class _Record:
             choice = Choice.from_json(value["choice"])
             return ModuleSearch(self.module, reward=reward, start=choice.base, **numbers), choice
         except (OSError, ValueError, KeyError, TypeError) as error:
+            if isinstance(error, OSError) and error.errno in _ABSENT_ERRORS:
+                return nothing, None
             raise OptionsError(
                 f"{str(self.path)!r}: expected a search's record: {error!r}"
             ) from error

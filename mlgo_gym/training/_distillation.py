@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlgo_gym.base import OptionsError, TrainingError
+from mlgo_gym.base import OptionsError
 from mlgo_gym.datasets import Episode
 from mlgo_gym.problems import DEFAULT_ADVICE, MOST_SHARE, SHARE_STEPS
 from mlgo_gym.training._features import ALL_FEATURES
@@ -17,6 +17,7 @@ from mlgo_gym.training._networks import InliningNetwork, PolicyNetwork
 from mlgo_gym.training._normalization import Normalization
 from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._teacher import Labels, TeacherConfig, fit_teacher
+from mlgo_gym.training._train import NothingToLearnError
 from mlgo_gym.training._validation import WORSE_WEIGHT
 
 _SHARE: Final = "call_share"
@@ -72,7 +73,7 @@ def labels_of(
     """
     known = list(episodes)
     if not known:
-        raise TrainingError("advantage: expected labelled decisions, found none")
+        raise NothingToLearnError("advantage: expected labelled decisions, found none")
     observations = np.concatenate([each.observations for each in known])
     advantages = []
     for each in known:
@@ -170,7 +171,7 @@ def _rows(labels: Labels, config: AdvantageConfig) -> np.ndarray[Any, Any]:
     costs = labels.features[:, labels.names.index("cost_estimate")]
     inside = np.flatnonzero((low <= costs) & (costs < high))
     if not inside.size:
-        raise TrainingError(
+        raise NothingToLearnError(
             f"advantage: expected decisions that cost from {low} to below {high}, found none"
         )
     random = np.random.default_rng(config.seed)

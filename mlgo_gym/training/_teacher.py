@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from mlgo_gym.base import OptionsError
+from mlgo_gym.training._train import NothingToLearnError
 
 _Array = np.ndarray[Any, Any]
 
@@ -69,7 +69,7 @@ def fit_teacher(labels: Labels, config: TeacherConfig, seed: int) -> Teacher:
     cost = np.concatenate([costs, pulls])
     counted = cost > 0
     if len(set(is_better[counted])) < 2:
-        raise OptionsError(
+        raise NothingToLearnError(
             f"labels: expected calls that are better inlined and calls that are not, found "
             f"{int(counted.sum())} of one kind"
         )

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, Unpack
 from mlgo_gym.base import (
     EnvironmentSetupError,
     OptionsError,
+    TrainingError,
     load,
     local_folder,
     missing_parts,
@@ -59,6 +60,10 @@ TENSORFLOW_SETTINGS: Final = {
     "TF_ENABLE_ONEDNN_OPTS": "0",  # its sums do not depend on the machine's load
     "TF_FLAG_SAVED_MODEL_FINGERPRINTING": "0",  # nobody reads one, and it fails otherwise
 }
+
+
+class NothingToLearnError(TrainingError):
+    """Labels do not say when to inline a call, and when not."""
 
 
 class Watcher:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from mlgo_gym.base._files import write_json
+from mlgo_gym.base._remote import worked_folder
 from mlgo_gym.cc._build_commands import build_commands
 from mlgo_gym.cc._project import open_project
 from mlgo_gym.cc._symbols import ALL, read_facts
@@ -24,7 +25,7 @@ from mlgo_gym.lab.tuning.commands._show_tuned import Provenance, page
 from mlgo_gym.llvm._compiler import llvm_version
 from mlgo_gym.model._card import find_model
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.training._train import Watcher
+from mlgo_gym.training._train import NothingToLearnError, Watcher
 from tests.cli.command import run
 from tests.cli.test_evaluate import copied
 
@@ -177,6 +178,39 @@ def test_a_search_that_leaves_no_time_to_train(sample: Corpus, tmp_path: Path) -
     assert sizes["plain"] == sizes["LLVM"] >= sizes["built"]
     made = Provenance("mlgo-gym tune", (), (), ())
     assert "without the project file" in page(found, "A tune", made).decode()
+
+
+def test_labels_of_one_kind(
+    sample: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What there is besides is chosen from."""
+
+    def train(*_: Any, **__: Any) -> Any:
+        raise NothingToLearnError("labels: expected two kinds, found one")
+
+    monkeypatch.setattr("mlgo_gym.lab.tuning._tune.train", train)
+    packages = Packages.of({"sample": sample.only(NAMES)})
+    setting = TuneSetting((SHIPPED,), InliningForSize(derived=True), 600.0)
+    watcher = Remembering()
+    found = Tuning(tmp_path, packages, setting, watcher=watcher).run()
+    assert watcher.warnings == ["no model is trained: labels: expected two kinds, found one"]
+    assert found.choice.name in found.names == ("LLVM", "inlining-for-size")
+
+
+def test_another_process_in_the_folder(corpus: Path, tmp_path: Path) -> None:
+    with worked_folder(tmp_path / "out"):
+        done = tune("--corpus", corpus, cwd=tmp_path)
+    message = "'out': another process is working there"
+    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
+
+
+@pytest.mark.parametrize("name", ["a$(id)", "a'b", "a;b", "a\nb"])
+def test_a_folder_that_a_build_would_read_otherwise(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    done = tune("--corpus", "none", cwd=tmp_path / name)
+    assert done.returncode == 1
+    assert "mlgo-gym: error: expected a folder whose path make and CMake leave" in done.stderr
+    assert not (tmp_path / name / "out").exists()
 
 
 def test_too_few_modules(sample: Corpus, tmp_path: Path) -> None:

@@ -48,6 +48,18 @@ def test_what_has_changed_is_put(storage: Storage) -> None:
         assert (folder.path / "model" / "card.json").read_text() == "one two"
 
 
+def test_one_process_works_on_a_folder_here(tmp_path: Path) -> None:
+    """Nothing stays of a folder in which nothing was written."""
+    path = tmp_path / "run"
+    with worked_folder(path), pytest.raises(OptionsError) as error, worked_folder(path):
+        pass
+    assert str(error.value) == f"{str(path)!r}: another process is working there"
+    assert not path.exists()
+    with worked_folder(path):
+        (path / "file").touch()
+    assert path.exists()
+
+
 @pytest.mark.usefixtures("storage")
 def test_what_others_are_found_by_comes_last(monkeypatch: pytest.MonkeyPatch) -> None:
     put: list[str] = []

@@ -13,7 +13,7 @@ import pytest
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
 from mlgo_gym.corpus._packages import ModuleKey, Packages
 from mlgo_gym.datasets._dataset import Dataset
-from mlgo_gym.errors import OptionsError, TrainingError
+from mlgo_gym.errors import TrainingError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default, never
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
@@ -27,6 +27,7 @@ from mlgo_gym.training._label_rounds import LabelRounds
 from mlgo_gym.training._labels import LabelSetting, label_modules, shares_of, survey
 from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._teacher import Labels, TeacherConfig, fit_teacher
+from mlgo_gym.training._train import NothingToLearnError
 from tests.training.conftest import data_of
 from tests.training.test_contexts import InliningForObjects
 
@@ -246,7 +247,7 @@ def test_the_teacher_weighs_bytes() -> None:
     blind = TeacherConfig(bags=1, iterations=30, clip_bytes=1e-3)
     unweighted = fit_teacher(labels, blind, seed=0)
     assert (unweighted(features)[0, features[:, 0] < -0.1] > 0).mean() < 0.05  # the pull decides
-    with pytest.raises(OptionsError) as error:
+    with pytest.raises(NothingToLearnError) as error:
         fit_teacher(
             Labels(
                 tuple("abc"), features, np.full(4000, 3.0), np.ones(4000), np.ones(4000), packages

@@ -36,7 +36,7 @@ from mlgo_gym.model import CARD_FILE, read_card
 from mlgo_gym.problems import InliningForSize
 from mlgo_gym.rollout import BASELINE, Code
 from mlgo_gym.runners import check_files
-from mlgo_gym.training import Watcher, imported, train
+from mlgo_gym.training import NothingToLearnError, Watcher, imported, train
 
 FEWEST: Final = 4
 """Modules of which one can be held out."""
@@ -222,18 +222,22 @@ class Tuning:
                 )
             self.watcher.warn(f"no model is trained: {needed}, the search leaves {budget_s:g}s")
             return None
-        trained = train(
-            _TRAINER,
-            self.packages,
-            output=self.folder / "run",
-            problem=self.setting.problem,
-            budget_minutes=left_s / 60,
-            settings=self._settings(start, left_s, pair_s),
-            seed=self.setting.seed,
-            jobs=self.setting.jobs,
-            timeout_s=self.setting.timeout_s,
-            watcher=self.watcher,
-        )
+        try:
+            trained = train(
+                _TRAINER,
+                self.packages,
+                output=self.folder / "run",
+                problem=self.setting.problem,
+                budget_minutes=left_s / 60,
+                settings=self._settings(start, left_s, pair_s),
+                seed=self.setting.seed,
+                jobs=self.setting.jobs,
+                timeout_s=self.setting.timeout_s,
+                watcher=self.watcher,
+            )
+        except NothingToLearnError as error:  # the others are there to choose from
+            self.watcher.warn(f"no model is trained: {error}")
+            return None
         done = {"spent_s": trained.spent_s, "validation": dict(trained.validation)}
         done["budget_s"] = budget_s
         write_json(self.folder / _FILE, self._state() | {"trained": done})

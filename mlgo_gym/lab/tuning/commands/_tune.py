@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from mlgo_gym.base import OptionsError
+from mlgo_gym.base import OptionsError, worked_folder
 from mlgo_gym.cli import Output, writing
 from mlgo_gym.cli import options as shared
 from mlgo_gym.model import find_model
@@ -67,6 +67,17 @@ def add_options(add: shared.Options) -> None:
 
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cc import build_commands
+
+    _check_database(options)
+    # Before minutes of work: what settings are read from, and where they lead to.
+    place = options.output
+    build_commands(options.build, place / "model", place / _TRACES, place / _PROJECT_FILE)
+    with worked_folder(place):
+        return _tuned(options, output)
+
+
+def _tuned(options: argparse.Namespace, output: Output) -> int:
+    from mlgo_gym.cc import build_commands
     from mlgo_gym.lab.tuning._tune import Tuning
     from mlgo_gym.lab.tuning.commands._show_tuned import (
         Provenance,
@@ -78,8 +89,6 @@ def run(options: argparse.Namespace, output: Output) -> int:
         verified_grid,
     )
 
-    _check_database(options)
-    build_commands(options.build, None)  # before minutes of work, what its settings are read from
     project = _project(options, output)
     warnings: list[str] = list(project.failures)
     with output.line() as show:
