@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 __all__ = [
     "LARGEST_TEXT_BYTES",
@@ -23,6 +23,7 @@ __all__ = [
     "parse_json",
     "read_regular",
     "reason_of",
+    "shaped",
 ]
 
 MAX_LEVELS: Final = 100
@@ -116,6 +117,62 @@ def parse_json(text: str | bytes) -> Any:
             if not level:
                 return value
     raise ValueError(f"expected at most {MAX_LEVELS} levels, found more")
+
+
+Shape: TypeAlias = "type | tuple[type, ...] | list[Shape] | dict[str, Shape]"
+"""What JSON should be: a type or several, a list of one shape, or the keys of an object.
+
+The key ``*`` stands for all that are not named; a key that ends in ``?`` may be missing.
+"""
+
+
+def shaped(value: Any, shape: Shape, name: str = "") -> Any:
+    """Return a value of JSON, if it has a shape; a whole number is good as a ``float``, too.
+
+    Args:
+        value: as `parse_json` returns it.
+        shape: what it should be.
+        name: what it is called in messages.
+
+    Raises:
+        ValueError: it has another; the message names the place.
+
+    >>> shaped({"a": {"b": [1, 2.5]}}, {"*": {"b": [float], "c?": str}})
+    {'a': {'b': [1, 2.5]}}
+    >>> shaped({"a": {"b": [1, "x"]}}, {"*": {"b": [float]}})
+    Traceback (most recent call last):
+    ValueError: a.b[1]: expected a number, found 'x'
+    """
+    kind = type(shape) if isinstance(shape, dict | list) else shape
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    if not any(type(value) is each or (each is float and type(value) is int) for each in kinds):
+        expected = " or ".join(_CALLED[each] for each in kinds)
+        raise ValueError(f"{name and f'{name}: '}expected {expected}, found {brief(value)}")
+    if isinstance(shape, list):
+        for index, each in enumerate(value):
+            shaped(each, shape[0], f"{name}[{index}]")
+    elif isinstance(shape, dict):
+        before = f"{name}." if name else ""
+        named = {key.removesuffix("?"): (key, each) for key, each in shape.items() if key != "*"}
+        for key, (written, each) in named.items():
+            if key in value:
+                shaped(value[key], each, f"{before}{key}")
+            elif not written.endswith("?"):
+                raise ValueError(f"{name and f'{name}: '}expected {key!r}, found none")
+        for key in value.keys() - named.keys() if "*" in shape else ():
+            shaped(value[key], shape["*"], f"{before}{brief(key)[1:-1]}")
+    return value
+
+
+_CALLED: Final = {
+    type(None): "null",
+    bool: "a truth value",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    list: "a list",
+    dict: "an object",
+}
 
 
 def _whole_number(text: str) -> int:

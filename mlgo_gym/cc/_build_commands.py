@@ -108,7 +108,10 @@ def _cmake_commands(root: Path, wrapped: str, initial_cache: Path | None) -> lis
 
 def _entries(cache: Path) -> list[tuple[str, str, str]]:
     """The entries of a ``CMakeCache.txt``: name, kind and value."""
-    return _ENTRY.findall(read_bounded(cache, _MAX_BYTES).decode("utf-8", "replace"))
+    try:
+        return _ENTRY.findall(read_bounded(cache, _MAX_BYTES).decode("utf-8", "replace"))
+    except OSError as error:
+        raise OptionsError(f"{str(cache)!r}: cannot be read: {error.strerror}") from error
 
 
 def _write_settings(path: Path, build: Path, entries: Iterable[tuple[str, str, str]]) -> None:

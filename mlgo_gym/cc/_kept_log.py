@@ -6,6 +6,7 @@ own object, and the object's path.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ MAX_BYTES: Final = 1 << 28
 """The longest log that is read."""
 
 _FIELDS: Final = 4
+_SIZE: Final = re.compile(r"\d{1,20}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ def read_kept_log(path: Path) -> list[KeptObjects]:
     last: dict[str, tuple[str, int, int]] = {}
     for number, line in enumerate(lines[: None if lines[-1] else -1], 1):
         fields = line.split("\t", _FIELDS - 1)
-        if len(fields) != _FIELDS or not all(each.isdecimal() for each in fields[1:3]):
+        if len(fields) != _FIELDS or not all(map(_SIZE.fullmatch, fields[1:3])):
             expected = "what was kept, two sizes in bytes and a path, with tabs between them"
             raise InputError(f"{name}: line {number}: expected {expected}, found {line[:80]!r}")
         last[fields[3]] = fields[0], int(fields[1]), int(fields[2])

@@ -22,6 +22,7 @@ from corpus_tools.extraction.inputs import Status
 from corpus_tools.extraction.links import Link, list_links
 from corpus_tools.extraction.run import extract_corpus
 from corpus_tools.manifest import MANIFEST_NAME
+from corpus_tools.reading import Shape, reason_of, shaped
 from mlgo_gym.base import (
     OptionsError,
     read_json,
@@ -38,6 +39,14 @@ _CORPUS: Final = "corpus"
 _FILE: Final = "project.json"
 _MAX_BYTES: Final = 1 << 26
 _SHOWN: Final = 3
+_SHAPE: Final[Shape] = {
+    "build": str,
+    "targets": {"*": [str]},
+    "failures": [str],
+    "exported?": [str],
+    "objects?": {"*": str},
+    "others?": [str],
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +88,8 @@ def open_project(build: Path, folder: Path, jobs: int, timeout_s: float) -> Proj
     path, corpus = folder / _FILE, folder / _CORPUS
     asked = str(build.absolute())
     try:
-        if path.exists():
-            known = _known(path, asked)
-        else:
+        known = _known(path, asked)
+        if known is None:
             folder.mkdir(parents=True, exist_ok=True)
             places, failures = _taken(build, corpus, jobs, timeout_s)
             links = list_links(root)
@@ -105,9 +113,12 @@ def open_project(build: Path, folder: Path, jobs: int, timeout_s: float) -> Proj
     except CorpusToolsError as error:
         raise OptionsError(f"build: {error}") from error
     kept = Corpus.load(corpus)
+    targets = {name: tuple(modules) for name, modules in known["targets"].items()}
+    if left := {each for modules in targets.values() for each in modules} - set(kept):
+        raise OptionsError(f"{str(path)!r}: expected modules of {_CORPUS}, found {min(left)!r}")
     return Project(
         kept,
-        {name: tuple(modules) for name, modules in known["targets"].items()},
+        targets,
         tuple(known.get("exported", ())),
         known.get("objects") or {name: name for name in kept},
         tuple(known.get("others", ())),
@@ -140,15 +151,22 @@ def known_build(build: Path, corpus: Corpus) -> Build:
     return build_of(database, corpus)
 
 
-def _known(path: Path, asked: str) -> dict[str, Any]:
-    """Return the record of an earlier run, which must be of the same build."""
-    known = read_json(path, _MAX_BYTES)
-    found = known.get("build") if isinstance(known, dict) else known
-    if found != asked:
+def _known(path: Path, asked: str) -> dict[str, Any] | None:
+    """Return the record of an earlier run, if there is one, which must be of the same build."""
+    try:
+        known: dict[str, Any] = shaped(read_json(path, _MAX_BYTES), _SHAPE)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
         raise OptionsError(
-            f"tune {str(path.parent)!r}: expected modules of {asked!r}, found those of {found!r}"
+            f"{str(path)!r}: expected the record of an earlier run: {reason_of(error)}"
+        ) from error
+    if known["build"] != asked:
+        raise OptionsError(
+            f"tune {str(path.parent)!r}: expected modules of {asked!r}, "
+            f"found those of {known['build']!r}"
         )
-    return dict(known)
+    return known
 
 
 def _taken(

@@ -28,8 +28,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.lite.python.convert_phase import ConverterError
 
-from corpus_tools.reading import reason_of
-from mlgo_gym.base import ModelError, read_bounded, staged_folder, write_json
+from corpus_tools.reading import brief, reason_of
+from mlgo_gym.base import ModelError, OptionsError, read_bounded, staged_folder, write_json
 from mlgo_gym.model import (
     CARD_FILE,
     SIGNATURE,
@@ -121,21 +121,36 @@ def weight_name(number: int) -> str:
 
 
 def load_network(directory: Path) -> PolicyNetwork:
-    """The network of a model directory, with its weights, to train on or to look at."""
+    """The network of a model directory, with its weights, to train on or to look at.
+
+    Raises:
+        ModelError: a file is missing or damaged, or the two do not fit.
+    """
     source = str(directory)
-    network = network_from_config(read_model_json(directory / _NETWORK_FILE, source))
+    config = read_model_json(directory / _NETWORK_FILE, source)
     try:
         data = read_bounded(directory / _WEIGHTS_FILE, _MAX_WEIGHTS_BYTES)
     except OSError as error:
         raise unreadable(error, source, _WEIGHTS_FILE) from error
     try:
-        arrays = read_arrays(data)
-        network.set_weights([arrays[str(index)] for index in range(len(arrays))])
+        weights = _weights(read_arrays(data))
+        network = network_from_config(config, sum(each.size for each in weights))
+        network.set_weights(weights)
+    except OptionsError as error:
+        raise ModelError(source, f"{_NETWORK_FILE}: {error}") from error
     except (ValueError, KeyError) as error:
         raise ModelError(
-            source, f"{_WEIGHTS_FILE}: expected the network's weights: {error}"
+            source, f"{_WEIGHTS_FILE}: expected the network's weights: {brief(error)}"
         ) from error
     return network
+
+
+def _weights(arrays: Mapping[str, Any]) -> list[Any]:
+    """Arrays in the order of their names, which are numbers."""
+    found = [arrays[str(index)] for index in range(len(arrays))]
+    if wrong := [each.dtype for each in found if each.dtype.kind != "f"]:
+        raise ValueError(f"expected floating-point numbers, found {wrong[0]}")
+    return found
 
 
 def _inputs(network: PolicyNetwork, problem: Problem) -> dict[str, tf.TensorSpec]:

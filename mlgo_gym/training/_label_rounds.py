@@ -57,7 +57,7 @@ class LabelRounds:
             return {}
         path = self.run.directory / "survey.json"
         if path.exists():
-            return self.run.read_json(path.name)
+            return self.run.read_json(path.name, {"*": {"*": int}})
         self.run.doing("survey")
         data = self.data
         surveyed = survey(data.packages, jobs=data.jobs, timeout_s=data.timeout_s)

@@ -7,15 +7,18 @@ LLVM's own heuristic, to which the network adds, so that every trainer begins at
 
 from __future__ import annotations
 
+import operator
 import pkgutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, ClassVar, Final
 
 import keras
 import tensorflow as tf
 
-from mlgo_gym.base import OptionsError
+from corpus_tools.reading import brief
+from mlgo_gym.base import InputError, OptionsError
 from mlgo_gym.problems import (
     ASKING_POSITION,
     POSITIONS,
@@ -30,6 +33,13 @@ from mlgo_gym.training._network_code import FORBIDDEN
 from mlgo_gym.training._normalization import Normalization
 
 # LLVM's own rules as logits.
+_MOST_WEIGHTS: Final = 1 << 26
+_CONFIG_ERRORS: Final = (
+    *(AttributeError, KeyError, MemoryError, OverflowError, TypeError, ValueError),
+    tf.errors.OpError,
+)
+"""What making a network raises over values that are none of a network."""
+
 _THRESHOLD: Final = 5
 """The least cost that LLVM's default does not inline at -Oz."""
 
@@ -268,20 +278,42 @@ def _made(kind: type[Problem], *parts: Any, **more: Any) -> PolicyNetwork:
     return network
 
 
-def network_from_config(config: Mapping[str, Any]) -> PolicyNetwork:
-    """The network that `PolicyNetwork.config` describes, with initial weights."""
+def network_from_config(config: Any, most_weights: int = _MOST_WEIGHTS) -> PolicyNetwork:
+    """The network that `PolicyNetwork.config` describes, with initial weights.
+
+    Args:
+        config: JSON values, which may be anything.
+        most_weights: how many weights there are for it, which bounds its layers.
+
+    Raises:
+        OptionsError: they are no network's, or one of more weights.
+    """
     try:
+        hidden = tuple(map(operator.index, config["hidden"]))
+        if min(hidden, default=1) < 1 or _weights_between(hidden) > most_weights:
+            raise OptionsError(
+                f"network: hidden: expected widths for at most {most_weights:,} weights, found "
+                f"{brief(hidden)}"
+            )
         kind = problem_named(config["problem"])
-        hidden, seed = tuple(map(int, config["hidden"])), int(config["seed"])
+        normalization = Normalization.from_json(config["normalization"])
         more: dict[str, Any] = {}
         if "band" in config:
-            more["band"] = tuple(map(int, config["band"]))
+            low, high = map(int, config["band"])
+            more["band"] = low, high
         if "threshold" in config:
             more["threshold"] = int(config["threshold"])
         if "margin" in config:
             more["margin"] = float(config["margin"])
-    except (KeyError, TypeError, ValueError) as error:
+        return _made(kind, normalization, hidden, int(config["seed"]), **more)
+    except InputError:
+        raise
+    except _CONFIG_ERRORS as error:
         raise OptionsError(
-            f"network: expected problem, normalization, hidden and seed: {error!r}"
+            f"network: expected problem, normalization, hidden and seed: {brief(error)}"
         ) from error
-    return _made(kind, Normalization.from_json(config["normalization"]), hidden, seed, **more)
+
+
+def _weights_between(hidden: Sequence[int]) -> int:
+    """How many weights a network of one input has, but for its last layer."""
+    return sum(before * after for before, after in pairwise((1, *hidden)))

@@ -26,6 +26,7 @@ from typing import Any, Final, Self
 import numpy as np
 import tensorflow as tf
 
+from corpus_tools.reading import Shape, shaped
 from mlgo_gym.base import (
     TrainingError,
     WorkedFolder,
@@ -52,7 +53,6 @@ _STATE: Final = "state"
 _MAX_BYTES: Final = 1 << 32
 _MAX_JSON_BYTES: Final = 1 << 28
 _TAIL_BYTES: Final = 1 << 16
-_SHOWN: Final = 40
 
 
 @dataclass(frozen=True)
@@ -116,13 +116,14 @@ class TrainingRun:
         """The path of the best model so far, once there is one."""
         return self.directory / "model"
 
-    def read_json(self, name: str) -> dict[str, Any]:
+    def read_json(self, name: str, shape: Shape = dict) -> dict[str, Any]:
         """The object that a JSON file in the folder holds."""
         with self._named(f"{name} cannot be read"):
             value = read_json(self.directory / name, _MAX_JSON_BYTES)
-        if not isinstance(value, dict):
-            raise self._error(f"{name}: expected a JSON object, found {str(value)[:_SHOWN]}")
-        return value
+        try:
+            return dict(shaped(value, shape))
+        except ValueError as error:
+            raise self._error(f"{name}: {error}") from error
 
     def restore(self) -> Checkpoint | None:
         """Return the state in which an earlier run in this folder stopped."""

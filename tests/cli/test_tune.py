@@ -156,7 +156,7 @@ def test_another_tune_in_the_folder(corpus: Path, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
     write_json(scores, {"models": known["models"], "modules": [{}]})
     done = tune(*line, cwd=tmp_path)
-    message = "tune 'out': scores.start.json: expected scores, found KeyError('code')"
+    message = "tune 'out': scores.start.json: expected scores: expected 'spent_s', found none"
     assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
 
 

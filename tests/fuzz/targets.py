@@ -36,19 +36,34 @@ from corpus_tools.object_file import ObjectFile
 from corpus_tools.object_file import read_bounded as read_object
 from corpus_tools.workloads import DESCRIPTION, load_workloads, shipped_workloads
 from mlgo_gym.base._tensor_spec import TensorSpec
+from mlgo_gym.cc._build_commands import build_commands
 from mlgo_gym.cc._builds import read_build
+from mlgo_gym.cc._kept_log import read_kept_log
+from mlgo_gym.cc._project import open_project
 from mlgo_gym.corpus import SAMPLE_CORPUS
 from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.corpus._sources import join_corpora
 from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._imports import open_recording
 from mlgo_gym.datasets._writer import DatasetWriter
-from mlgo_gym.errors import CompilationError, InputError, TraceError
+from mlgo_gym.errors import (
+    CompilationError,
+    InputError,
+    OptionsError,
+    TraceError,
+    WorkloadError,
+)
 from mlgo_gym.lab.bench import Submission, Suite
 from mlgo_gym.lab.bench._archive import make_suite, pack, unpack
 from mlgo_gym.lab.bench._suite import read_sums, sums_text
+from mlgo_gym.lab.bench._table import known_best
+from mlgo_gym.lab.boxes._described import saved
+from mlgo_gym.lab.programs._file import ProfileFile
 from mlgo_gym.lab.tiers import SAMPLE_RECORDING, Recording, oracle_s, played, schedule_named
+from mlgo_gym.lab.tuning._tune import TuneSetting, Tuning
+from mlgo_gym.llvm import embedded_version
 from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm._site import Call, Site
 from mlgo_gym.llvm.command._options import CompileOptions
@@ -287,6 +302,142 @@ RECORD = {
 
 def _read_record(path: Path) -> None:
     _Record(path, path.with_suffix(".trace"), "m", {}).read()
+
+
+def _network(folder: Path) -> None:
+    shipped = Path(find_model("inlining-for-size"))
+    for name in ("network.json", "weights.npz"):
+        if not (folder / name).exists():
+            shutil.copyfile(shipped / name, folder / name)
+
+
+def _read_network(path: Path) -> None:
+    from mlgo_gym.training import load_network  # noqa: PLC0415 - it loads TensorFlow
+
+    load_network(path.parent)
+
+
+PROJECT = {
+    "build": "/b",
+    "targets": {"t": ["m"]},
+    "failures": ["x: no"],
+    "exported": ["t"],
+    "objects": {"m": "m.o"},
+    "others": ["/b/x.o"],
+}
+
+
+def _project(folder: Path) -> None:
+    (folder / "corpus").mkdir()
+    _corpus(folder / "corpus")
+
+
+SCORES: Final[dict[str, Any]] = {
+    "models": {},
+    "spent_s": 1.5,
+    "modules": [
+        {
+            "package": "",
+            "module": "m",
+            "language": "C",
+            "llvm_version": "22.1.0",
+            "module_sha256": HASH,
+            "errors": ["no"],
+            "decisions": {"LLVM": 2},
+            "settings": {"opt_level": "Oz"},
+            "code": {"LLVM": {"text_bytes": 10, "comdat_bytes": {"f": 3}}},
+        }
+    ],
+}
+TUNE: Final[dict[str, Any]] = {
+    "models": [],
+    "models_sha256": [],
+    "llvm_version": "",
+    "problem": {},
+    "seed": 0,
+    "settings": [],
+    "corpus": {},
+    "trainer": ["batches=1"],
+    "trained": {"budget_s": 2.0, "spent_s": 1.0, "validation": {}},
+}
+
+
+def _tuning(folder: Path) -> Tuning:
+    corpus = Packages.of({"": Corpus.load(SAMPLE_CORPUS).only(["bignum.c"])})
+    return Tuning(folder, corpus, TuneSetting((), InliningForSize(), 1.0))
+
+
+def _read_tune(path: Path) -> None:
+    _tuning(path.parent)._state()
+
+
+def _read_scores(path: Path) -> None:
+    _tuning(path.parent)._scoring(_tuning(path.parent).packages).scores("start", {}, "")
+
+
+BOXES: Final[dict[str, Any]] = {
+    "version": 1,
+    "llvm": embedded_version(),
+    "opt_level": None,
+    "program_sha256": hashlib.sha256(b"program").hexdigest(),
+    "headers": {"f": "define i32 @f()"},
+    "boxes": [{"module": "m", "function": "f", "call": 0, "effects": HASH}],
+}
+
+
+def _read_boxes(path: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        _corpus(Path(folder))
+        own = Path(folder, "workloads")
+        own.mkdir()
+        (own / "program").write_bytes(b"program")
+        (own / DESCRIPTION).write_text(
+            f'[workload.w]\nmodules = ["*"]\nabout = "x"\nstdout_sha256 = "{HASH}"\n'
+        )
+        path.rename(own / path.name)
+        try:
+            saved(Path(folder))
+        except InputError as error:  # it names the folder, which is this one's
+            raise WorkloadError(f"{path.name}: {error}") from error
+
+
+BEST: Final[dict[str, Any]] = {
+    "version": 1,
+    "suite_sha256": HASH,
+    "values": {"plain": {"lz4": {"icf": 1.5}}},
+}
+CACHE = b"""CMAKE_HOME_DIRECTORY:INTERNAL=/s
+CMAKE_GENERATOR:INTERNAL=Ninja
+CMAKE_BUILD_TYPE:STRING=MinSizeRel
+X:BOOL=ON
+"""
+MESON = b"""[options]
+buildtype = minsize
+
+[properties]
+cross_file = ['x']
+"""
+
+
+PROFILE = b"\xfflprofi\x81" + (1 << 56 | 12).to_bytes(8, "little") + bytes(64)
+
+
+def _read_cache(path: Path) -> None:
+    build_commands(path.parent, None, initial_cache=path.with_name("settings.cmake"))
+
+
+def _read_meson(path: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("meson-private", "meson-info"):
+            Path(folder, name).mkdir()
+        path.rename(Path(folder, "meson-private", path.name))
+        info, own = Path(folder, "meson-info"), [{"name": "c_args", "value": ["-Oz"]}]
+        (info / "meson-info.json").write_text('{"directories": {"source": "/s"}}')
+        (info / "intro-buildoptions.json").write_text(json.dumps(own))
+        try:
+            build_commands(Path(folder), None)
+        except InputError as error:
+            raise OptionsError(f"{path.name}: {error}") from error
 
 
 COMMANDS = [
@@ -571,6 +722,45 @@ TARGETS = {
         "it.json", lambda: [Vocabulary.of("ones").data], Vocabulary.of, mutators.of_json
     ),
     "record": Target("it.search.json", _as_json(RECORD), _read_record, mutators.of_json),
+    "network": Target(
+        "network.json",
+        _of_file(Path(find_model("inlining-for-size"), "network.json")),
+        _read_network,
+        mutators.of_json,
+        around=_network,
+        whole=20_000,
+    ),
+    "weights": Target(
+        "weights.npz",
+        _of_file(Path(find_model("inlining-for-size"), "weights.npz")),
+        _read_network,
+        around=_network,
+        whole=20_000,
+    ),
+    "record of a project": Target(
+        "project.json",
+        _as_json(PROJECT),
+        lambda path: open_project(Path("/b"), path.parent, 1, 1.0),
+        mutators.of_json,
+        around=_project,
+    ),
+    "record of a tune": Target("tune.json", _as_json(TUNE), _read_tune, mutators.of_json),
+    "scores of a tune": Target(
+        "scores.start.json", _as_json(SCORES), _read_scores, mutators.of_json
+    ),
+    "boxes": Target("boxes.json", _as_json(BOXES), _read_boxes, mutators.of_json, whole=20_000),
+    "log of what was kept": Target(
+        "kept.tsv",
+        lambda: [b"LLVM\t12\t13\t/b/a.o\nmine\t1\t2\t/b/b.o\n"],
+        read_kept_log,
+        mutators.of_text,
+    ),
+    "CMake's cache": Target("CMakeCache.txt", lambda: [CACHE], _read_cache, mutators.of_text),
+    "Meson's command line": Target("cmd_line.txt", lambda: [MESON], _read_meson, mutators.of_text),
+    "profile": Target("it.profdata", lambda: [PROFILE], ProfileFile.read, whole=10_000),
+    "best known values": Target(
+        "best.json", _as_json(BEST), known_best, mutators.of_json
+    ),
     "compilation database": Target(
         "compile_commands.json", _as_json(COMMANDS), list_compile_commands, mutators.of_json
     ),

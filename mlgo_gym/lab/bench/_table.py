@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from corpus_tools.reading import brief
+from corpus_tools.reading import Shape, brief, shaped
 from mlgo_gym import __version__
 from mlgo_gym.base import BenchmarkError, write_atomically, write_json
 from mlgo_gym.lab.bench._scores import (
@@ -44,6 +44,11 @@ _LEGEND: Final = (
 )
 
 _Array = NDArray[Any]
+_BEST: Final[Shape] = {
+    "suite_sha256": str,
+    "version": int,
+    "values": {"*": {"*": {"*": float}}},
+}
 _Best = Mapping[str, Mapping[str, Mapping[str, float]]]
 
 
@@ -332,16 +337,17 @@ def _best_of(cards: Sequence[Card], known: _Best) -> _Best:
 def known_best(path: Path) -> Mapping[str, Any]:
     """The best values that an earlier table has written."""
     value = json_of(path)
-    if not isinstance(value, dict):
-        raise BenchmarkError(f"{path}: expected best values of a table, found something else")
-    return value
+    try:
+        return dict(shaped(value, _BEST))
+    except ValueError as error:
+        raise BenchmarkError(f"{path}: expected best values of a table: {error}") from error
 
 
 def _known_best(suite: Suite, known: Mapping[str, Any] | None) -> tuple[int, _Best]:
     if known is None:
         return 0, {}
-    if known.get("suite_sha256") != suite.sha256 or not isinstance(known.get("version"), int):
-        found = brief(known.get("suite_sha256"))
+    if known["suite_sha256"] != suite.sha256:
+        found = brief(known["suite_sha256"])
         raise BenchmarkError(
             f"best known values: suite_sha256: expected {suite.sha256[:12]}, found {found}"
         )

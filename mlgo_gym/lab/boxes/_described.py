@@ -11,19 +11,20 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from corpus_tools.errors import CorpusToolsError
 from corpus_tools.manifest import Manifest, encode_command, write_json
+from corpus_tools.reading import Shape, shaped
 from corpus_tools.scratch import scratch_folder
 from corpus_tools.staging import INFO_NAME, WORKLOAD_FILES, WORKLOADS, digests_of, staged_folder
 from corpus_tools.workloads import DESCRIPTION, Workload, load_workloads
-from mlgo_gym.base import WorkloadError, read_bounded
+from mlgo_gym.base import WorkloadError, read_bounded, read_json
 from mlgo_gym.corpus import Corpus, Module
 from mlgo_gym.lab.boxes._area import MOST_FUNCTIONS
 from mlgo_gym.lab.boxes._texts import ENTRY, boxable, candidate, marked, opened, without
@@ -238,11 +239,13 @@ def saved(folder: Path) -> Described:
     corpus = Corpus.load(folder)
     own = folder / WORKLOADS
     try:
-        about = json.loads(read_bounded(own / BOXES, _LARGEST_BYTES))
+        about = shaped(read_json(own / BOXES, _LARGEST_BYTES), _SHAPE)
         (workload,) = load_workloads(own)
-        boxes = tuple(_boxes(about))
+        if about["version"] != _VERSION:
+            raise ValueError(f"expected version {_VERSION}, found {about['version']!r}")
+        boxes = tuple((each["function"], each["call"], each["effects"]) for each in about["boxes"])
         modules = {each["function"]: each["module"] for each in about["boxes"]}
-        headers = {str(name): str(line) for name, line in about["headers"].items()}
+        headers = about["headers"]
         found = hashlib.sha256(read_bounded(own / PROGRAM, _LARGEST_PROGRAM)).hexdigest()
         level = about["opt_level"]
         if not modules or set(modules) != set(headers) or not set(modules.values()) <= set(corpus):
@@ -266,17 +269,15 @@ def saved(folder: Path) -> Described:
     )
 
 
-_DAMAGED: Final = (OSError, ValueError, KeyError, TypeError, AttributeError)
-
-
-def _boxes(about: Mapping[str, Any]) -> Iterator[tuple[str, int, str]]:
-    if about.get("version") != _VERSION:
-        raise ValueError(f"expected version {_VERSION}, found {about.get('version')!r}")
-    for each in about["boxes"]:
-        function, call, effects = each["function"], each["call"], each["effects"]
-        if not isinstance(function, str) or type(call) is not int or not isinstance(effects, str):
-            raise ValueError(f"expected a function, a call and its effects, found {each!r}")
-        yield function, call, effects
+_DAMAGED: Final = (OSError, ValueError)
+_SHAPE: Final[Shape] = {
+    "version": int,
+    "llvm": str,
+    "program_sha256": str,
+    "opt_level": (str, type(None)),
+    "headers": {"*": str},
+    "boxes": [{"module": str, "function": str, "call": int, "effects": str}],
+}
 
 
 def _wrong(folder: Path, problem: str) -> WorkloadError:

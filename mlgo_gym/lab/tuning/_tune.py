@@ -25,6 +25,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from corpus_tools.reading import Shape, reason_of, shaped
 from mlgo_gym.base import ModelError, OptionsError, TrainingError, read_json, write_json
 from mlgo_gym.cc import ALL
 from mlgo_gym.corpus import ModuleKey, Packages
@@ -58,6 +59,10 @@ _FIT_S: Final = 10.0
 """The time that fitting takes besides."""
 
 _FILE: Final = "tune.json"
+_SHAPE: Final[Shape] = {
+    "trainer?": [str],
+    "trained?": {"budget_s": float, "spent_s": float, "validation": dict},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +194,7 @@ class Tuning:
         path = self.folder / _FILE
         try:
             if path.exists():
-                known = read_json(path, MAX_BYTES)
+                known = self._state()
             else:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 write_json(path, known := asked)
@@ -267,7 +272,10 @@ class Tuning:
 
     def _state(self) -> dict[str, Any]:
         """Return the content of ``tune.json``."""
-        return dict(read_json(self.folder / _FILE, MAX_BYTES))
+        try:
+            return dict(shaped(read_json(self.folder / _FILE, MAX_BYTES), _SHAPE))
+        except (OSError, ValueError) as error:
+            raise self._error(f"{_FILE}: {reason_of(error)}") from error
 
     def _keep(self, choice: TuneChoice, found: Tuned, start: Path) -> None:
         """Write the model that was chosen."""

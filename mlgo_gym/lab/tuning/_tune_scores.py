@@ -14,6 +14,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
+from corpus_tools.reading import Shape, shaped
 from mlgo_gym.base import InputError, TrainingError, read_bounded, read_json, write_json
 from mlgo_gym.corpus import Packages
 from mlgo_gym.evaluation import ModuleScores, Setting, in_order, module_scores
@@ -84,17 +85,17 @@ class Scoring:
         self, path: Path, digests: Mapping[str, str]
     ) -> tuple[list[ModuleScores], float] | None:
         """Return the scores that an earlier run found of the same models."""
-        if not path.exists():
-            return None
         try:
-            known = read_json(path, MAX_BYTES)
+            known = shaped(read_json(path, MAX_BYTES), _SHAPE)
             if known["models"] != digests:
                 return None
             return [_scores_of(each) for each in known["modules"]], float(known["spent_s"])
+        except FileNotFoundError:
+            return None
         except OSError as error:
             raise self._error(f"{path.name}: {error.strerror}") from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise self._error(f"{path.name}: expected scores, found {error!r}") from error
+        except ValueError as error:
+            raise self._error(f"{path.name}: expected scores: {error}") from error
 
     def _error(self, message: str) -> TrainingError:
         return TrainingError(f"tune {str(self.folder)!r}: {message}")
@@ -125,8 +126,7 @@ def _record_of(scores: ModuleScores) -> dict[str, Any]:
         name: {"text_bytes": each.text_bytes, "comdat_bytes": dict(each.comdat_bytes)}
         for name, each in scores.code.items()
     }
-    names = ("package", "module", "language", "llvm_version", "module_sha256")
-    return {name: getattr(scores, name) for name in names} | {
+    return {name: getattr(scores, name) for name in _NAMES} | {
         "errors": list(map(str, scores.errors)),
         "decisions": dict(scores.decisions),
         "settings": dict(scores.settings),
@@ -134,7 +134,31 @@ def _record_of(scores: ModuleScores) -> dict[str, Any]:
     }
 
 
+_NAMES: Final = ("package", "module", "language", "llvm_version", "module_sha256")
+_SHAPE: Final[Shape] = {
+    "models": {"*": str},
+    "spent_s": float,
+    "modules": [
+        {
+            "package": str,
+            "module": str,
+            "language": str,
+            "llvm_version": str,
+            "module_sha256": str,
+            "errors": [str],
+            "decisions": {"*": int},
+            "settings": dict,
+            "code": {"*": {"text_bytes": int, "comdat_bytes": {"*": int}}},
+        }
+    ],
+}
+
+
 def _scores_of(record: Mapping[str, Any]) -> ModuleScores:
-    code = {name: Code(**each) for name, each in record["code"].items()}
+    code = {
+        name: Code(each["text_bytes"], each["comdat_bytes"])
+        for name, each in record["code"].items()
+    }
     errors = tuple(Failure(InputError(each)) for each in record["errors"])
-    return ModuleScores(**{**record, "errors": errors, "code": code})
+    named = {name: record[name] for name in (*_NAMES, "decisions", "settings")}
+    return ModuleScores(**named, errors=errors, code=code)
