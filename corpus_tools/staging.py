@@ -12,7 +12,7 @@ from typing import Final
 
 from corpus_tools.errors import OutputError
 from corpus_tools.manifest import MANIFEST_NAME
-from corpus_tools.reading import parse_json, read_regular
+from corpus_tools.reading import parse_json, read_regular, shaped
 
 INFO_NAME = "corpus_info.json"
 
@@ -99,10 +99,9 @@ def workload_files(output: Path) -> dict[str, str]:
     """The files in a corpus's folder of workloads; none where that is not known."""
     try:
         info = parse_json(read_regular(output / INFO_NAME))
+        return dict(shaped(info, {WORKLOAD_FILES: {"*": str}})[WORKLOAD_FILES])
     except (OSError, ValueError):
         return {}
-    files = info.get(WORKLOAD_FILES) if isinstance(info, dict) else None
-    return files if isinstance(files, dict) else {}
 
 
 def _foreign_files(output: Path) -> Iterator[Path]:

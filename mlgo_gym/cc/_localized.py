@@ -17,14 +17,14 @@ from typing import Final
 
 from corpus_tools.manifest import Manifest
 from corpus_tools.staging import INFO_NAME, staged_folder
-from mlgo_gym.base import read_json, write_json
+from mlgo_gym.base import write_json
 from mlgo_gym.cc._project import Project
 from mlgo_gym.cc._project_file import TargetFacts, object_facts
+from mlgo_gym.corpus import corpus_info
 from mlgo_gym.llvm import Compiler, Jobs, LocalizeRequest, each, local_symbols
 
 _COUNTS: Final = "local_functions"
 _DIGEST: Final = "recipe_digest"
-_MAX_BYTES: Final = 1 << 26
 
 
 def localize_project(
@@ -77,9 +77,8 @@ def localize_project(
                 path.unlink()
         names = tuple(name for name in corpus if name in counts)
         Manifest(names, corpus.has_thinlto, corpus.global_command).write(staged)
-        info = staged / INFO_NAME
-        about = read_json(info, _MAX_BYTES) if info.exists() else {}
+        about = corpus_info(staged)
         about.pop(_DIGEST, None)  # it is not what the recipe makes any more
         counts = {name: counts[name] for name in names}
-        write_json(info, about | {_COUNTS: counts})
+        write_json(staged / INFO_NAME, about | {_COUNTS: counts})
     return counts, failures

@@ -13,7 +13,6 @@ back.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import warnings
 from collections.abc import Iterator, Mapping
@@ -24,7 +23,8 @@ from typing import Any, Final, cast
 import gymnasium
 import numpy as np
 
-from mlgo_gym.base import DatasetError, EnvironmentSetupError
+from corpus_tools.reading import brief, shaped
+from mlgo_gym.base import DatasetError, EnvironmentSetupError, SpecError, parse_json
 from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.datasets._episodes import LABELS, Episode, Source, settings_text
 from mlgo_gym.datasets._header import DatasetHeader
@@ -46,6 +46,12 @@ _KEY: Final = "mlgo_gym"
 """Under which the set's metadata have the dataset's header."""
 _OUTCOME: Final = "outcome"
 _SITE: Final = "site"
+_DAMAGED: Final = (
+    *(AttributeError, IndexError, KeyError, OSError, RuntimeError, TypeError, ValueError),
+    SpecError,
+)
+"""What Minari and h5py raise over files that are damaged, and we over values of other kinds."""
+
 _TEXTS: Final = ("package", "module", "module_sha256", "policy")
 
 _Array = np.ndarray[Any, Any]
@@ -110,6 +116,7 @@ class MinariSet:
 
     header: DatasetHeader
     decisions: int
+    _name: str
     _storage: Any
 
     @classmethod
@@ -137,7 +144,7 @@ class MinariSet:
             raise DatasetError(
                 dataset_id, f"environment: expected {_environment(header.problem)}, found {name}"
             )
-        return cls(header, int(found.total_steps), found.storage)
+        return cls(header, int(found.total_steps), dataset_id, found.storage)
 
     def write(self, writer: DatasetWriter) -> int:
         """Put what is not there yet into a dataset; returns how many decisions that was."""
@@ -150,16 +157,20 @@ class MinariSet:
 
     def _modules(self) -> Iterator[tuple[Source, list[Episode]]]:
         """The episodes of each module, in order."""
-        numbers = range(self._storage.total_episodes)
-        metadata = self._storage.get_episode_metadata(numbers)
-        episodes = self._storage.get_episodes(numbers)
-        made = (
-            _episode(facts, episode, self.header.problem)
-            for facts, episode in zip(metadata, episodes, strict=True)
-        )
-        for _, group in groupby(made, lambda episode: episode.source.key):
+        for _, group in groupby(self._episodes(), lambda episode: episode.source.key):
             together = list(group)
             yield together[0].source, together
+
+    def _episodes(self) -> Iterator[Episode]:
+        try:
+            numbers = range(self._storage.total_episodes)
+            metadata = self._storage.get_episode_metadata(numbers)
+            episodes = self._storage.get_episodes(numbers)
+            for facts, episode in zip(metadata, episodes, strict=True):
+                yield _episode(facts, episode, self.header.problem)
+        except _DAMAGED as error:
+            expected = "expected episodes that 'dataset export' wrote"
+            raise DatasetError(self._name, f"{expected}: {brief(error)}") from error
 
 
 def _environment(problem: Problem | type[Problem]) -> str:
@@ -233,7 +244,7 @@ def _episode(facts: Mapping[str, Any], found: Mapping[str, Any], problem: Any) -
     sites = infos[_SITE][:count] if _SITE in infos else ()
     texts = {name: str(facts[name]) for name in _TEXTS}
     return Episode(
-        Source(**texts, settings=json.loads(facts["settings"])),
+        Source(**texts, settings=shaped(parse_json(facts["settings"]), dict)),
         problem,
         observations,
         found["actions"].astype(problem.advice.dtype),

@@ -156,3 +156,32 @@ def test_sets_that_do_not_fit(tmp_path: Path, folder: Path) -> None:
     set_metadata(folder, mlgo_gym='{"format": 2}')
     with pytest.raises(DatasetError, match="format: expected 1, found 2"):
         MinariSet.open(NAME)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("settings", "{"),
+        ("settings", "[]"),
+        ("module", None),
+        ("score", "x"),
+        ("rewards", None),
+        ("rewards", np.zeros(0)),
+        ("actions", None),
+        ("infos", None),
+    ],
+)
+def test_damaged_episodes(place: str, value: Any, tmp_path: Path, folder: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    made = [episode(source(i), i + 1, seed=i, context="f") for i in range(2)]
+    export_minari(Dataset.open(write(tmp_path / "set", *made)), NAME)
+    with h5py.File(folder / NAME / "data" / "main_data.hdf5", "a") as file:
+        group = file["episode_0"]
+        kind = group.attrs if place in group.attrs else group
+        del kind[place]
+        if value is not None:
+            kind[place] = value
+    found = MinariSet.open(NAME)
+    with DatasetWriter(tmp_path / "back", found.header) as writer, pytest.raises(DatasetError) as e:
+        found.write(writer)
+    assert f"'{NAME}': expected episodes that 'dataset export' wrote: " in str(e.value)
