@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["printable"]
+import difflib
+from collections.abc import Collection
+from typing import Final
+
+__all__ = ["listed", "printable"]
+
+_MOST_LISTED: Final = 160
+_FEW: Final = 3
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -20,3 +27,22 @@ def printable(text: str, keep: str = "") -> str:
     return "".join(
         each if each.isprintable() or each in keep else ascii(each)[1:-1] for each in text
     )
+
+
+def listed(known: Collection[str], found: object) -> str:
+    """The names that there are, for a message; of many those alone that are like what was found.
+
+    Args:
+        known: the names.
+        found: what is none of them.
+
+    >>> listed(["lua", "jq"], "luaa")
+    'lua, jq'
+    >>> listed([f"package-{each:02}" for each in range(40)], "pakage-17")
+    'package-17, package-27, package-37 and 37 more'
+    """
+    text = ", ".join(known)
+    if len(text) <= _MOST_LISTED:
+        return text
+    some = difflib.get_close_matches(str(found), known, _FEW) or [*known][:_FEW]
+    return f"{', '.join(some)} and {len(known) - len(some)} more"

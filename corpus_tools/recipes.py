@@ -22,6 +22,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from corpus_tools.errors import RecipeError
+from corpus_tools.printable import listed
 from corpus_tools.reading import read_regular
 from corpus_tools.tables import (
     TEXT,
@@ -169,7 +170,7 @@ def load_recipe(name_or_path: str | Path) -> Recipe:
         return _parse(shipped.read_bytes(), str(shipped))
     path = Path(name_or_path)
     if path.suffix != _SUFFIX or not path.is_file():
-        text = f"no recipe {str(name_or_path)!r}; known recipes: {', '.join(known)}"
+        text = f"no recipe {str(name_or_path)!r}; there are {listed(known, name_or_path)}"
         raise RecipeError(text)
     try:
         return _parse(read_regular(path, _LARGEST_BYTES), str(path))

@@ -14,7 +14,7 @@ from typing import Any
 from mlgo_gym.base import OptionsError
 from mlgo_gym.cli import options as shared
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.runners import IN_PROCESS, runner_factory
+from mlgo_gym.runners import IN_PROCESS, check_model, runner_factory
 
 DESCRIPTION = (
     "Serve a model for 'rollout --mode interactive' and other clients of protos/mlgo_gym/v1, until "
@@ -41,6 +41,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    check_model(options.model, options.mode, trusted=options.trust_code)
     factory = runner_factory(options.model, options.mode, trusted=options.trust_code)
     credentials = _credentials(options.tls_certificate, options.tls_key)
     limits = StreamLimits(streams=options.streams, idle_s=options.idle)

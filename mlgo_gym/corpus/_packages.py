@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from corpus_tools.manifest import MANIFEST_NAME
+from corpus_tools.printable import listed
 from corpus_tools.reading import LARGEST_TEXT_BYTES
 from corpus_tools.staging import INFO_NAME
 from mlgo_gym.base import CorpusError, OptionsError, read_json
@@ -204,7 +205,8 @@ class Packages:
         known = self.by_package
         if unknown := [name for name in names if name not in known]:
             raise OptionsError(
-                f"hold-out: expected packages out of {', '.join(known)}, found {unknown[0]!r}"
+                f"hold-out: expected packages out of {listed(known, unknown[0])}, "
+                f"found {unknown[0]!r}"
             )
         parts = [known[name] for name in dict.fromkeys(names)]
         if not names:

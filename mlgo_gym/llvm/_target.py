@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from corpus_tools.allowed.llvm import refusal_of_llvm
+from corpus_tools.printable import listed
 from mlgo_gym.base import OptionsError
 
 OPT_LEVELS: Final = ("O0", "O1", "O2", "O3", "Os", "Oz")
@@ -69,7 +70,7 @@ class Target:
 def check_choice(name: str, value: object, known: Collection[str]) -> None:
     """Raise unless a setting has one of the values that there are."""
     if value not in known:
-        raise OptionsError(f"{name}: expected one of {', '.join(known)}, found {value!r}")
+        raise OptionsError(f"{name}: expected one of {listed(known, value)}, found {value!r}")
 
 
 def check_llvm_options(

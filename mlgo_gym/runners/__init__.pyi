@@ -21,6 +21,7 @@ from ._interactive import DEFAULT_DEADLINE_S as DEFAULT_DEADLINE_S
 from ._load import IN_PROCESS as IN_PROCESS
 from ._load import MODES as MODES
 from ._load import RELEASE as RELEASE
+from ._load import check_model as check_model
 from ._models import check_files as check_files
 from ._models import native_policy as native_policy
 from ._models import native_runner as native_runner

@@ -78,6 +78,32 @@ def runner_factory(
     return RunnerOfMode(mode, model, settings)
 
 
+def check_model(model: str, mode: str, *, trusted: bool = False) -> None:
+    """See that a model's files are those of one, whatever it answers.
+
+    Args:
+        model: a folder or file, or the name of a shipped model.
+        mode: one of `IN_PROCESS`.
+        trusted: load the model's files in this process, whoever made them.
+
+    Raises:
+        ModelError: they are not.
+    """
+    from mlgo_gym.model import find_model  # noqa: PLC0415 (slow to import)
+
+    path = Path(find_model(model))
+    if mode == RELEASE:
+        from mlgo_gym.runners._release import load_native  # noqa: PLC0415
+
+        load_native(path, trusted=trusted)
+        return
+    from mlgo_gym.model import graph_file  # noqa: PLC0415
+    from mlgo_gym.runners._interpreter import ChildInterpreter  # noqa: PLC0415
+
+    with graph_file(path, trusted=trusted) as graph:
+        ChildInterpreter(graph, model).close()
+
+
 @dataclass(frozen=True, slots=True)
 class RunnerOfMode:
     """Makes runners of a mode for a model; `runner_factory` makes it."""

@@ -75,7 +75,7 @@ class ReleaseModeModelRunner(MLModelRunner):
     ) -> None:
         super().__init__(inputs, output)
         self.card: Final = read_card(Path(model), self.inputs)
-        native, specs = _load(Path(model), trusted=trusted, timeout_s=timeout_s)
+        native, specs = load_native(Path(model), trusted=trusted, timeout_s=timeout_s)
         self.model: Final = native
         self._decision, self._extra = _choose(native, specs, output)
         known = {port.spec.name for port in native.inputs}
@@ -160,8 +160,8 @@ def _refuse() -> NoReturn:
     raise UsageError("ReleaseModeModelRunner: closed")
 
 
-def _load(
-    path: Path, *, trusted: bool, timeout_s: float
+def load_native(
+    path: Path, *, trusted: bool, timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> tuple[NativeModel, tuple[OutputSpec, ...] | None]:
     """The compiled model, and its output specs where there are any."""
     source = str(path)

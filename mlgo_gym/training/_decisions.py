@@ -15,18 +15,19 @@ from mlgo_gym.training._features import ALL_FEATURES
 from mlgo_gym.training._fitting import FitConfig, Rows, fit_actions
 from mlgo_gym.training._networks import network_features, network_for
 from mlgo_gym.training._normalization import Normalization
+from mlgo_gym.training._ranges import Count, Ranged, Seed, Widths
 from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._validation import Validation, validate
 
 
 @dataclass(frozen=True)
-class FittedConfig:
+class FittedConfig(Ranged):
     """The settings that decide the network; docs/guides/training.md explains each."""
 
-    seed: int = 0
+    seed: Seed = 0
     features: str = ALL_FEATURES
-    hidden: tuple[int, ...] = (64, 64)
-    rows: int = 200_000
+    hidden: Widths = (64, 64)
+    rows: Count = 200_000
     fit: FitConfig = field(default_factory=FitConfig)
 
 

@@ -15,6 +15,18 @@ from mlgo_gym.training._features import ALL_FEATURES
 from mlgo_gym.training._fitting import FitConfig, Rows, fit_advantages
 from mlgo_gym.training._networks import InliningNetwork, PolicyNetwork
 from mlgo_gym.training._normalization import Normalization
+from mlgo_gym.training._ranges import (
+    Band,
+    Cost,
+    Count,
+    NotNegative,
+    Part,
+    Positive,
+    Ranged,
+    Seed,
+    Whole,
+    Widths,
+)
 from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._teacher import Labels, TeacherConfig, fit_teacher
 from mlgo_gym.training._train import NothingToLearnError
@@ -32,28 +44,34 @@ _PARTS: Final = 10_000
 
 
 @dataclass(frozen=True)
-class AdvantageConfig:
+class AdvantageConfig(Ranged):
     """The settings that decide the result; docs/guides/training.md explains each."""
 
-    seed: int = 0
-    rounds: int = 3
+    seed: Seed = 0
+    rounds: Whole = 3
     labels: tuple[str, ...] = ()
     start: str = ""
-    batches: int = 2
-    flips: int = 12
+    batches: Count = 2
+    flips: Count = 12
     joint_labels: bool = False
     features: str = ALL_FEATURES
-    linked_weight: float = 0.4
-    hot_bytes: float = 0.0
-    hidden: tuple[int, ...] = (128, 128)
-    band: tuple[int, int] = (-25, 120)
-    threshold: int = 5
-    distillation_rows: int = 200_000
-    caution: float = 0.15
-    logit_limit: float = 3.0
-    worse_weight: float = WORSE_WEIGHT
+    linked_weight: Part = 0.4
+    hot_bytes: NotNegative = 0.0
+    hidden: Widths = (128, 128)
+    band: Band = (-25, 120)
+    threshold: Cost = 5
+    distillation_rows: Count = 200_000
+    caution: NotNegative = 0.15
+    logit_limit: Positive = 3.0
+    worse_weight: NotNegative = WORSE_WEIGHT
     teacher: TeacherConfig = field(default_factory=TeacherConfig)
     fit: FitConfig = field(default_factory=lambda: FitConfig(epochs=25))
+
+    def __post_init__(self) -> None:
+        Ranged.__post_init__(self)
+        low, high = self.band
+        if low >= high:
+            raise OptionsError(f"band: expected two costs, the lower one first, found {self.band}")
 
 
 def labels_of(

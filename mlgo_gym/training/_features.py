@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from corpus_tools.printable import listed
 from mlgo_gym.base import OptionsError
 from mlgo_gym.problems import Problem, Vocabulary
 
@@ -76,7 +77,7 @@ def choose_features(
     for sign, name in _TERM.findall(text):
         names = sets.get(name, (name,))
         if name not in sets and name not in every:
-            known = ", ".join((*sets, *every))
+            known = listed((*sets, *every), name)
             raise OptionsError(f"features: expected some of {known}, found {name!r}")
         chosen = chosen.difference(names) if sign == "-" else chosen.union(names)
     for name in needed:

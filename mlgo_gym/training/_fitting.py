@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from mlgo_gym.base import OptionsError
 from mlgo_gym.training._networks import PolicyNetwork
+from mlgo_gym.training._ranges import Count, NotNegative, Positive, Ranged
 
 _Array = np.ndarray[Any, Any]
 _OfRows = Callable[[Any, Any], Any]
@@ -22,13 +23,13 @@ _Goal = tuple[_OfRows, _OfRows]
 
 
 @dataclass(frozen=True)
-class FitConfig:
+class FitConfig(Ranged):
     """How a network is fitted; docs/guides/training.md says what each setting means."""
 
-    epochs: int = 20
-    batch_size: int = 512
-    learning_rate: float = 2e-3
-    weight_decay: float = 1e-4
+    epochs: Count = 20
+    batch_size: Count = 512
+    learning_rate: Positive = 2e-3
+    weight_decay: NotNegative = 1e-4
 
 
 @dataclass(frozen=True)

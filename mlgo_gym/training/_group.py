@@ -16,11 +16,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from time import monotonic
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from mlgo_gym.base import OptionsError
 from mlgo_gym.rollout import Failure
 from mlgo_gym.training._compiled import CompiledNetwork
 from mlgo_gym.training._data import Data
@@ -33,6 +32,7 @@ from mlgo_gym.training._networks import (
     network_from_config,
     with_margin,
 )
+from mlgo_gym.training._ranges import Count, NotNegative, Positive, Range, Ranged, Seed, Widths
 from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._start import Prepared, load_start, prepared, statistics
 from mlgo_gym.training._trials import Trial, Trials, TrialSetting, Tried
@@ -42,39 +42,25 @@ _Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class GroupConfig:
+class GroupConfig(Ranged):
     """The settings that decide the result; docs/guides/training.md explains each."""
 
-    seed: int = 0
-    generations: int = 1000
-    contexts: int = 32
-    tries: int = 16
-    drawn: float = 8.0
-    temperature: float = 1.7
-    most_modules: int = 60
+    seed: Seed = 0
+    generations: Count = 1000
+    contexts: Count = 32
+    tries: Annotated[int, Range(2, 1 << 16)] = 16
+    drawn: Positive = 8.0
+    temperature: Positive = 1.7
+    most_modules: Count = 60
     features: str = ALL_FEATURES
-    hidden: tuple[int, ...] = (32, 16)
-    most_gain: float = 0.15
-    most_loss: float = 0.5
-    tolerated: float = 0.05
+    hidden: Widths = (32, 16)
+    most_gain: Positive = 0.15
+    most_loss: Positive = 0.5
+    tolerated: NotNegative = 0.05
     update: UpdateConfig = field(default_factory=UpdateConfig)
-    validate_every: int = 20
+    validate_every: Count = 20
     start: str = ""
-    margin: float = 0.0
-
-    def __post_init__(self) -> None:
-        numbers = ("generations", "contexts", "tries", "most_modules", "validate_every")
-        for name in numbers:
-            least = 2 if name == "tries" else 1
-            if getattr(self, name) < least:
-                raise OptionsError(
-                    f"{name}: expected a number of at least {least}, found {getattr(self, name)!r}"
-                )
-        for name in ("drawn", "temperature", "most_gain", "most_loss"):
-            if not getattr(self, name) > 0:
-                raise OptionsError(
-                    f"{name}: expected a number above 0, found {getattr(self, name)}"
-                )
+    margin: NotNegative = 0.0
 
     def setting(self, generation: int) -> TrialSetting:
         """How contexts are tried in a generation."""

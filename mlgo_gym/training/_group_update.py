@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from mlgo_gym.problems import Problem, columns, observation_array
 from mlgo_gym.training._networks import PolicyNetwork
+from mlgo_gym.training._ranges import Count, Part, Positive, Ranged
 from mlgo_gym.training._trials import Tried
 
 _Array = np.ndarray[Any, Any]
@@ -26,15 +27,15 @@ _LARGEST_LOG_RATIO: Final = 5.0
 
 
 @dataclass(frozen=True)
-class UpdateConfig:
+class UpdateConfig(Ranged):
     """How a generation's decisions change the network; docs/guides/training.md has the settings."""
 
-    epochs: int = 4
-    minibatch: int = 256
-    learning_rate: float = 2e-3
-    clip: float = 0.2
-    gradient_norm: float = 1.0
-    average: float = 0.8
+    epochs: Count = 4
+    minibatch: Count = 256
+    learning_rate: Positive = 2e-3
+    clip: Positive = 0.2
+    gradient_norm: Positive = 1.0
+    average: Part = 0.8
 
 
 class Update:

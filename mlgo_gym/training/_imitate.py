@@ -21,6 +21,7 @@ from mlgo_gym.problems import DEFAULT_ADVICE, InliningForSize
 from mlgo_gym.rollout import Failure, trace_paths
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._decisions import FittedConfig, fit_decisions
+from mlgo_gym.training._ranges import Positive
 from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._validation import Validation
 
@@ -30,7 +31,7 @@ class ImitateConfig(FittedConfig):
     """The settings that decide the result; docs/guides/training.md explains each."""
 
     traces: str = ""
-    departure_weight: float = 3.0
+    departure_weight: Positive = 3.0
 
 
 def train(run: TrainingRun, config: ImitateConfig, data: Data) -> Validation:

@@ -13,23 +13,24 @@ from typing import Any
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from mlgo_gym.training._ranges import Count, NotNegative, Positive, Ranged, Share
 from mlgo_gym.training._train import NothingToLearnError
 
 _Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class TeacherConfig:
+class TeacherConfig(Ranged):
     """How trees are fitted; docs/guides/training.md says what each setting means."""
 
-    bags: int = 8
-    bag_share: float = 0.7
-    iterations: int = 250
-    learning_rate: float = 0.06
-    least_leaf_rows: int = 40
-    l2: float = 1.0
-    clip_bytes: float = 400.0
-    default_pull_bytes: float = 0.5
+    bags: Count = 8
+    bag_share: Share = 0.7
+    iterations: Count = 250
+    learning_rate: Positive = 0.06
+    least_leaf_rows: Count = 40
+    l2: NotNegative = 1.0
+    clip_bytes: Positive = 400.0
+    default_pull_bytes: NotNegative = 0.5
 
 
 @dataclass(frozen=True)

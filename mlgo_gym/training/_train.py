@@ -18,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, Unpack
 
+from corpus_tools.printable import listed
 from mlgo_gym.base import (
     EnvironmentSetupError,
     OptionsError,
@@ -289,7 +290,9 @@ def configured(config: Any, settings: Sequence[str]) -> Any:
 def _with(config: Any, path: list[str], value: Any, name: str) -> Any:
     known = {field.name: getattr(config, field.name) for field in fields(config)}
     if path[0] not in known:
-        raise OptionsError(f"--set {name}: expected one of {', '.join(known)}, found {path[0]!r}")
+        raise OptionsError(
+            f"--set {name}: expected one of {listed(known, path[0])}, found {path[0]!r}"
+        )
     current = known[path[0]]
     if is_dataclass(current) and len(path) > 1:
         return replace(config, **{path[0]: _with(current, path[1:], value, name)})
@@ -300,7 +303,11 @@ def _with(config: Any, path: list[str], value: Any, name: str) -> Any:
     if len(path) > 1 or (current is not None and type(value) is not type(current)):
         expected = type(current).__name__
         raise OptionsError(f"--set {name}: expected a value of type {expected}, found {value!r}")
-    return replace(config, **{path[0]: value})
+    try:
+        return replace(config, **{path[0]: value})
+    except OptionsError as error:
+        before = name.removesuffix(path[0])
+        raise OptionsError(f"--set {before}{error}") from error
 
 
 def imported(name: str, within: str = "mlgo_gym.training") -> ModuleType:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 from collections.abc import Iterator
@@ -72,3 +73,16 @@ def test_a_model_is_served(as_json: bool, tmp_path: Path) -> None:
     else:
         assert done.stdout == f"serving {DEFAULT} at unix:{path}; Ctrl-C ends it\n"
     assert not path.exists()
+
+
+@pytest.mark.parametrize("mode", ["release", "under-training"])
+@pytest.mark.parametrize("what", ["nothing", "an empty folder", "a damaged graph"])
+def test_what_is_no_model_is_not_served(mode: str, what: str, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    if what != "nothing":
+        model.mkdir()
+    if what == "a damaged graph":
+        (model / "model.tflite").write_bytes(b"x" * 100)
+    done = run("serve", "--model", model, "--mode", mode, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(rf"mlgo-gym: error: model '{model}[^']*': [^\n]+\n", done.stderr)

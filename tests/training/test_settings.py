@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from mlgo_gym.training._train import TRAINERS, imported
+from mlgo_gym.errors import OptionsError
+from mlgo_gym.training._train import TRAINERS, configured, imported
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "training.md"
 
@@ -31,3 +32,28 @@ def test_the_page_has_all_settings_with_their_defaults(trainer: str) -> None:
     rows = re.findall(r"^\| `([\w.]+)` \| `(.+?)` \| \S.* \|$", section, re.MULTILINE)
     config = getattr(imported(trainer), f"{trainer.capitalize()}Config")()
     assert rows == list(settings_of(config))
+
+
+BAD = {
+    "teacher.bags=0": "teacher.bags: expected a whole number from 1 to 2,147,483,648, found 0",
+    "teacher.bag_share=1.5": "teacher.bag_share: expected a number above 0 and up to 1, found 1.5",
+    "teacher.l2=-1": "teacher.l2: expected a number of at least 0, found -1.0",
+    "band=[1]": "band: expected 2 values, found (1,)",
+    "band=[5, 1]": "band: expected two costs, the lower one first, found (5, 1)",
+    "hidden=[0.5]": "hidden: expected a whole number from 1 to 4,096, found 0.5",
+    "hidden=[true]": "hidden: expected a whole number from 1 to 4,096, found True",
+    'labels=["a", 1]': "labels: expected a value of type str, found 1",
+    "fit.batch_size=0": "fit.batch_size: expected a whole number from 1 to 2,147,483,648, found 0",
+    "fit.learning_rate=NaN": "fit.learning_rate: expected a number above 0, found nan",
+    "fit.learning_rate=1e400": "fit.learning_rate: expected a number above 0, found inf",
+    "caution=-1": "caution: expected a number of at least 0, found -1.0",
+    "seed=-1": "seed: expected a whole number from 0 to 4,294,967,295, found -1",
+}
+
+
+@pytest.mark.parametrize("setting", BAD)
+def test_numbers_out_of_range(setting: str) -> None:
+    """They are refused before anything is compiled."""
+    with pytest.raises(OptionsError) as caught:
+        configured(imported("advantage").AdvantageConfig(), [setting])
+    assert str(caught.value) == f"--set {BAD[setting]}"

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpus_tools.clang import find_clang
+from corpus_tools.printable import listed
 from mlgo_gym.base import WorkloadError
 from mlgo_gym.corpus import Corpus, Module
 from mlgo_gym.lab.boxes._area import CANDIDATE, DATA, TIMER
@@ -221,7 +222,7 @@ class BoxedProgram(AbstractContextManager["BoxedProgram"]):
             return name
         local = [each for each in self.functions if each.rpartition(LOCAL)[0] == name]
         if len(local) > 1:
-            raise wrong(self.workload, f"function {name!r}: expected one of {', '.join(local)}")
+            raise wrong(self.workload, f"function {name!r}: expected one of {listed(local, name)}")
         if not local:
             self._check(name)
         return local[0]
