@@ -14,7 +14,7 @@ BIN := $(VENV)/bin
 DEV_READY := $(VENV)/.ready-dev
 DOCS := .venv-docs
 
-.PHONY: demo test test-smoke test-random test-slow test-stress mutate fuzz explore faults check docs docs-links format bench lock hooks protos \
+.PHONY: demo test test-smoke test-random test-slow test-stress mutate fuzz explore inputs faults check docs docs-links format bench lock hooks protos \
   sample-corpus recipes-table clean
 
 demo: $(BIN)/python
@@ -56,6 +56,9 @@ explore: $(DEV_READY)
 
 # Goes on where it stopped, as `make mutate` does; LAST= is the last call of a kind that fails, ONLY=
 # the scenarios, KIND= what happens.
+inputs: $(DEV_READY)
+	$(BIN)/python -m tests.faults.inputs $(ONLY)
+
 faults: $(DEV_READY)
 	$(BIN)/python -m tests.faults $(LAST:%=--last %) $(if $(ONLY),--only $(ONLY)) $(if $(KIND),--kind $(KIND))
 

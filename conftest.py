@@ -15,6 +15,7 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
+from corpus_tools.children import start_guardian
 from mlgo_gym.llvm._request import ZYGOTE_NAME
 from mlgo_gym.llvm._zygote import zygote_descriptor
 
@@ -62,6 +63,7 @@ def own_temporary_folder(
     monkeypatch.setenv("TMPDIR", str(folder))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    start_guardian()  # which lasts as long as this process
     descriptors, processes = _descriptors(), _descendants()
     yield folder
     end = time.monotonic() + _CLOSING_S

@@ -1,15 +1,108 @@
-"""Child processes, whose exit statuses the kernel keeps from a process that ignores SIGCHLD.
+"""Child processes: none stays when this process is killed, and their exit statuses are known.
 
-`subprocess` then returns 0 whatever happened, and `os.wait4` raises.
+Of a process that ignores SIGCHLD the kernel keeps statuses: `subprocess` then returns 0 whatever
+happened, and `os.wait4` raises.
 """
 
 from __future__ import annotations
 
+import atexit
+import os
 import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
 
 from corpus_tools.errors import ToolchainError
 
-__all__ = ["check_statuses", "receive_statuses"]
+__all__ = ["Guarded", "check_statuses", "receive_statuses", "run", "start_guardian"]
+
+_GUARDIAN: Final = Path(__file__).with_name("guardian.py")
+
+
+class _Guardian:
+    """A child that kills the others when this process is gone (`corpus_tools.guardian`)."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+
+    def start(self) -> None:
+        """Start it, unless this process has one; elsewhere than on Linux there is none."""
+        with self._lock:
+            if self._owner == os.getpid() or not hasattr(os, "pidfd_open"):
+                return
+            with suppress(OSError):
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", str(_GUARDIAN)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    cwd="/",
+                    bufsize=0,
+                    start_new_session=True,
+                )
+                self._owner = os.getpid()
+                atexit.register(self._end)
+
+    def watch(self, number: int) -> None:
+        """Have it kill a process, too."""
+        self.start()
+        if self._process is not None and self._process.stdin is not None:
+            with suppress(OSError):
+                self._process.stdin.write(b"%d\n" % number)
+
+    def _end(self) -> None:
+        if self._process is not None and self._owner == os.getpid():
+            self._process.communicate()
+
+
+_guardian: Final = _Guardian()
+
+
+def start_guardian() -> None:
+    """Start what kills children of this process when it is killed, before a thread is confined."""
+    _guardian.start()
+
+
+class Guarded(subprocess.Popen[Any]):
+    """A program that is killed when this process is gone, however it went."""
+
+    def __init__(self, command: Sequence[str], **settings: Any) -> None:
+        super().__init__(command, **settings)
+        _guardian.watch(self.pid)
+
+
+def run(
+    command: Sequence[str], *, timeout: float, **settings: Any
+) -> subprocess.CompletedProcess[Any]:
+    """Run a program to its end, as `subprocess.run` does with ``capture_output`` and no input.
+
+    Args:
+        command: the program and its arguments.
+        timeout: seconds after which it is killed.
+        **settings: as `subprocess.Popen` takes them.
+
+    Raises:
+        OSError: it cannot be started.
+        subprocess.TimeoutExpired: it ran past its time.
+
+    >>> run(["echo", "-n", "a"], timeout=60).stdout
+    b'a'
+    """
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with Guarded(command, **{**pipes, **settings}) as process:
+        try:
+            stdout, stderr = process.communicate(timeout=timeout)
+        except BaseException:
+            process.kill()
+            raise
+        return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
 
 def receive_statuses() -> None:

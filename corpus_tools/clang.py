@@ -19,7 +19,7 @@ from pathlib import Path
 from corpus_tools.allowed.cc1 import replay_command
 from corpus_tools.allowed.driver import allowed_of_driver
 from corpus_tools.cc1 import embedded_command, parse_driver_output, portable_command
-from corpus_tools.children import check_statuses
+from corpus_tools.children import check_statuses, run
 from corpus_tools.errors import CompileError, ToolchainError
 from corpus_tools.fence import start_alone
 from corpus_tools.scratch import scratch_folder
@@ -346,16 +346,13 @@ def _start(
     kept = {key: value for key, value in os.environ.items() if key not in _DROPPED_VARIABLES}
     with scratch_folder() as scratch:
         start = partial(
-            subprocess.run,
+            run,
             command,
             cwd=root,
             env=kept | _SET_VARIABLES | {"TMPDIR": str(scratch)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
             encoding="utf-8",
             errors="surrogateescape",
             timeout=deadline_s,
-            check=False,
         )
         return start() if starts_others else start_alone(Path(command[0]), start)
 

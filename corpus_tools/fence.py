@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
-from corpus_tools.children import check_statuses
+from corpus_tools.children import check_statuses, start_guardian
 from corpus_tools.sandbox import confine
 
 __all__ = ["start_alone"]
@@ -30,6 +30,7 @@ def start_alone(program: Path, start: Callable[[], _Result]) -> _Result:
         ToolchainError: this process ignores SIGCHLD, and no status of the program's is known.
     """
     check_statuses()
+    start_guardian()
     programs = _with_interpreter(program)
     if not programs:
         return start()

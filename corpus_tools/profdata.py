@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
+from corpus_tools.children import Guarded
 from corpus_tools.clang import DEADLINE_S, Clang, find_clang
 from corpus_tools.errors import CompileError, ToolchainError
 from corpus_tools.fence import start_alone
@@ -164,7 +165,7 @@ def _run(program: Path, arguments: Sequence[str], subject: str) -> tuple[bytes, 
     with tempfile.TemporaryFile() as output:
 
         def start() -> subprocess.Popen[bytes]:
-            return subprocess.Popen(
+            return Guarded(
                 [str(program), *arguments],
                 env={"LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath)},
                 stdin=subprocess.DEVNULL,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from corpus_tools.errors import BuildListError
 from corpus_tools.manifest import name_problem
-from corpus_tools.reading import read_regular
+from corpus_tools.reading import brief, read_regular
 from corpus_tools.words import split_words
 
 __all__ = [
@@ -101,8 +101,9 @@ def listed_object(
     Returns:
         The object, or the outcome ``failed`` where it lies outside both folders.
     """
-    if "\0" in given:
-        return Outcome(given, Status.FAILED, reason="expected a file's name, found a NUL in it")
+    for word in (given, str(directory), source or "", *driver_command):
+        if problem := _problem_of_word(word):
+            return Outcome(given, Status.FAILED, reason=problem)
     directory = directory.absolute()
     path = directory / given
     name = given
@@ -119,6 +120,17 @@ def listed_object(
     if problem := name_problem(name):
         return Outcome(given, Status.FAILED, reason=f"module {name!r}: {problem}")
     return ObjectInput(given, name, path, directory, source=source, driver_command=driver_command)
+
+
+def _problem_of_word(word: str) -> str | None:
+    """Why no command and no file's name can be a text, if that is so."""
+    if "\0" in word:
+        return f"expected a name or a word of a command, found a NUL in {brief(word)}"
+    try:
+        os.fsencode(word)
+    except UnicodeEncodeError:
+        return f"expected a name or a word of a command, found half a character in {brief(word)}"
+    return None
 
 
 def _below(path: Path, root: Path) -> str | None:

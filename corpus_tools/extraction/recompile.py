@@ -20,7 +20,7 @@ from corpus_tools.cc1 import (
     parse_driver_output,
     portable_command,
 )
-from corpus_tools.children import check_statuses
+from corpus_tools.children import check_statuses, run
 from corpus_tools.clang import DEADLINE_S
 from corpus_tools.errors import CompileError, ExtractionError
 from corpus_tools.extraction.compile_commands import list_compile_commands
@@ -72,16 +72,13 @@ class BuildCommand:
         check_statuses()
         try:
             with scratch_folder() as temporary:  # of a crash, clang leaves the source there
-                done = subprocess.run(
+                done = run(
                     [programs[self.is_cxx], *arguments, *self.arguments],
                     cwd=self.directory,
                     env={**os.environ, "TMPDIR": str(temporary)},
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
                     encoding="utf-8",
                     errors="surrogateescape",
                     timeout=deadline_s,
-                    check=False,
                 )
         except subprocess.TimeoutExpired as error:
             reason = f"clang ran past its deadline of {deadline_s:g} s"

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from corpus_tools.children import run
 from corpus_tools.clang import CANDIDATES
 from mlgo_gym.base import EnvironmentSetupError, read_bounded
 from mlgo_gym.cc._kept import MAX_KEPT_BYTES
@@ -39,13 +40,10 @@ def compile_c(compilers: Sequence[str], arguments: list[str], target: Path) -> b
 
 def _run(compiler: str, arguments: list[str], target: Path) -> subprocess.CompletedProcess[bytes]:
     try:
-        return subprocess.run(
+        return run(
             [compiler, *arguments, "-o", str(target)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
             env={**_environment(), "TMPDIR": str(target.parent)},  # the user's may not be writable
             timeout=_TIMEOUT_S,
-            check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise EnvironmentSetupError(

@@ -239,6 +239,12 @@ def models_of(options: argparse.Namespace) -> list[str]:
 def access_of(options: argparse.Namespace) -> dict[str, Any]:
     """Return the arguments of `model_policies` for trust, tokens and certificates."""
     if options.mode != "interactive":
+        for name in ("token_file", "tls_certificate"):
+            if getattr(options, name, None) is not None:
+                option = f"--{name.replace('_', '-')}"
+                raise OptionsError(
+                    f"{option}: expected '--mode interactive' beside it, found {options.mode!r}"
+                )
         return {"trusted": options.trust_code}
     certificate = options.tls_certificate and small_file(options.tls_certificate)
     return {"token": token_of(options), "certificate": certificate}

@@ -29,13 +29,12 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from corpus_tools.children import check_statuses
+from corpus_tools.children import check_statuses, run
 from corpus_tools.scratch import scratch_folder
 from mlgo_gym.base import (
     EnvironmentSetupError,
@@ -335,13 +334,10 @@ def _link(source: Path, target: Path) -> Path | None:
     check_statuses()
     with scratch_folder() as folder:  # linkers replace what is there
         linked = folder / target.name
-        done = subprocess.run(
+        done = run(
             [driver, "-shared", "-o", str(linked), str(source)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
             env={**os.environ, "TMPDIR": str(folder)},  # what it leaves when it is killed goes
             timeout=_LINK_TIMEOUT_S,
-            check=False,
         )
         if done.returncode:
             words = done.stderr.decode("utf-8", "replace").strip()

@@ -371,6 +371,10 @@ def test_a_build_says_what_its_targets_share(
             ("--build", "nothing", "--output", "p.txt"),
             "build: nothing: cannot be read: No such file or directory",
         ),
+        (
+            ("--corpus", "c", "--modules", "m", "--output", "p.txt"),
+            "project: expected --build beside --modules, which keeps its modules",
+        ),
         (("--corpus", "nothing", "--output", "p.txt"), "expected corpus_description.json"),
     ],
 )

@@ -84,6 +84,14 @@ def test_token_and_certificate(one: Path, tmp_path: Path) -> None:
             assert f"gRPC host {address}: {words}" in done.stderr
 
 
+@pytest.mark.parametrize("option", ["--token-file", "--tls-certificate"])
+def test_access_without_a_host(option: str, tmp_path: Path) -> None:
+    """What only a host would be told is not passed over."""
+    done = run("rollout", option, "file", cwd=tmp_path)
+    message = f"{option}: expected '--mode interactive' beside it, found 'release'"
+    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -104,11 +112,10 @@ def test_hosts_that_cannot_be(options: list[str], message: str, tmp_path: Path) 
     assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
 
 
-def test_machine_code_of_others_is_not_served(one: Path, tmp_path: Path) -> None:
+def test_machine_code_of_others_is_not_served(tmp_path: Path) -> None:
     files = freeze(MODEL, tmp_path / "frozen", name="policy", trusted=True)
     described = json.loads(files.description.read_text())
     files.description.write_text(json.dumps(described | {"seal": None}))
-    with serving(tmp_path, model=tmp_path / "frozen") as address:
-        done = ask(address, one)
+    done = run("serve", "--model", tmp_path / "frozen", cwd=tmp_path)
     assert done.returncode == 1
     assert "expected machine code that this user has frozen on this machine" in done.stderr

@@ -39,6 +39,8 @@ def add_options(add: shared.Options) -> None:
 def run(options: argparse.Namespace, output: Output) -> int:
     if (options.build is None) == (options.corpus is None):
         raise OptionsError("project: expected --build or --corpus, and not both")
+    if options.modules is not None and options.build is None:
+        raise OptionsError("project: expected --build beside --modules, which keeps its modules")
     if options.local is not None:
         from corpus_tools.staging import check_output
 

@@ -24,7 +24,8 @@ class SearchBuildExtension(Extension):
         """Add ``--build``."""
         del command
         what = "search what a build compiles, by its compile_commands.json, and keep what was found"
-        add("--build", "FILE", what + " for 'mlgo-cc --mlgo-traces' as well")
+        what += " for 'mlgo-cc --mlgo-traces' as well"
+        add("--build", "DIR", what)
 
     @contextmanager
     def running(self, options: argparse.Namespace, output: Output) -> Iterator[None]:
@@ -58,9 +59,13 @@ def _run(options: argparse.Namespace, output: Output) -> int:
             f"search: expected --build with a reward that runs no programs, found "
             f"{options.reward!r}: a build has no workloads"
         )
+    from mlgo_gym.cc._project import DATABASE, find_database
     from mlgo_gym.cc._traces import open_build, write_answers
 
-    with open_build(options.build, options.jobs, options.timeout) as build:
+    database = find_database(options.build)
+    if database is None:
+        raise OptionsError(f"build {str(options.build)!r}: expected {DATABASE} there, found none")
+    with open_build(database, options.jobs, options.timeout) as build:
         found, status = searched(options, output, problem, Packages.of(build.corpus))
         made = write_answers(build, found, options.output, options.jobs, options.timeout)
     kept = sum(reason is None for reason in made.values())

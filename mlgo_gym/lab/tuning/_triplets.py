@@ -33,6 +33,7 @@ from types import MappingProxyType
 from typing import IO, Final
 
 from corpus_tools.bitcode import is_bitcode
+from corpus_tools.children import Guarded
 from corpus_tools.fence import start_alone
 from mlgo_gym.base import EnvironmentSetupError, ModuleError
 from mlgo_gym.corpus import Module
@@ -135,7 +136,7 @@ class TripletRun:
 
     def _run(self, module: Module, output: IO[bytes], words: IO[bytes]) -> int:
         def start() -> subprocess.Popen[bytes]:
-            return subprocess.Popen(
+            return Guarded(
                 [str(self._program), "triplets", "-"],
                 stdin=subprocess.PIPE,
                 stdout=output,

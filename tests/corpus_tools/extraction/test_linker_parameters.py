@@ -64,7 +64,7 @@ def test_names_that_no_file_has(tmp_path: Path) -> None:
     (tmp_path / "params").write_text("../a\0.o\n../loop/b.o\nc.o\n")
     nul, loop, sound = list_parameters(tmp_path / "params", tmp_path)
     assert isinstance(nul, Outcome)
-    assert nul.reason == "expected a file's name, found a NUL in it"
+    assert nul.reason == "expected a name or a word of a command, found a NUL in '../a\\x00.o'"
     assert isinstance(loop, Outcome)
     assert loop.reason == f"lies outside {tmp_path}; name a folder above it with --obj_base_dir"
     assert isinstance(sound, ObjectInput)

@@ -455,10 +455,20 @@ def test_two_inputs_of_one_name_below_one_folder(build: Build, tmp_path: Path) -
         ({"arguments": ["clang", "-c", "a.c", "-o", "x" * 300]}, "File name too long"),
         ({"directory": "x" * 300}, "File name too long"),
         ({"directory": "a\0b"}, "the build's directory {}/a\0b is gone"),
+        ({"arguments": ["clang", "-c", "a.c", "-o", "a\0.o"]}, "found a NUL in 'a\\x00.o'"),
+        ({"arguments": ["clang", "-o", "\ud800.o"]}, "found half a character in '\\ud800.o'"),
+        (
+            {"arguments": ["clang", "-D\ud800", "-o", "a.o"]},
+            "found half a character in '-D\\ud800'",
+        ),
+        ({"file": "a\0.c"}, "found a NUL in 'a\\x00.c'"),
         ({"arguments": ["clang", "@fifo", "-o", "a.o"]}, "expected a regular file"),
         ({"arguments": ["clang", "@bomb", "-o", "a.o"]}, "expected at most 262144 arguments"),
     ],
-    ids=["object", "directory", "nul", "fifo", "bomb"],
+    ids=[
+        *("object", "directory", "nul", "nul in a name", "surrogate", "surrogate in a word"),
+        *("nul in the source's name", "fifo", "bomb"),
+    ],
 )
 def test_entries_that_the_system_has_no_file_for(
     given: dict[str, Any], reason: str, build: Build, tmp_path: Path
