@@ -212,3 +212,28 @@ def test_first_uses_that_are_killed(
         assert compile_file(new, work, NEVER) == (objects.never, b"")
         assert not scraps(new)
         shutil.rmtree(cache)
+
+
+@pytest.mark.parametrize(
+    ("variables", "folder"),
+    [
+        ({"MLGO_CACHE": "/m", "XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/m"),
+        ({"XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/x/mlgo-gym"),
+        ({"HOME": "/h"}, "/h/.cache/mlgo-gym"),
+        ({"HOME": ""}, "/root/.cache/mlgo-gym"),
+        ({}, "/root/.cache/mlgo-gym"),
+    ],
+)
+def test_where_the_driver_is_made(tmp_path: Path, variables: dict[str, str], folder: str) -> None:
+    """Never at the top of the file system; where a user without a home cannot write, clang runs."""
+    shutil.copy(ROOT / "scripts" / "mlgo-cc", tmp_path)
+    python = tmp_path / "python3"
+    python.write_text('#!/bin/sh\nfor last; do :; done\necho "$last" >&2\nexit 1\n')
+    python.chmod(0o755)
+    (tmp_path / "clang").symlink_to("/bin/true")
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", **variables}
+    done = subprocess.run(
+        [tmp_path / "mlgo-cc", "-c", "f.c"], env=environment, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    assert f" {folder}/cc-" in done.stderr

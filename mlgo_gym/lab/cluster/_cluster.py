@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import secrets
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -67,7 +68,7 @@ class RayCluster(AbstractContextManager["RayCluster"]):
         _check_answers(address)
         self._workers = workers
         self._wait_s = wait_s
-        self._ray = _ray()
+        self._ray = _ray(address)
         self._room = Room()
         self._is_open = not self._ray.is_initialized()
         if self._is_open:
@@ -104,12 +105,22 @@ class RayCluster(AbstractContextManager["RayCluster"]):
         self.close()
 
 
-def _ray() -> Any:
-    for name, value in _SETTINGS.items():
-        os.environ.setdefault(name, value)
+def _ray(address: str) -> Any:
+    """Ray, which reads its settings when it is imported.
+
+    A cluster that is started here takes nobody without a token, which this process and its children
+    have: Ray listens on all interfaces, and runs what any client asks for.
+    """
+    settings = dict(_SETTINGS)
+    if address == _LOCAL and "RAY_AUTH_MODE" not in os.environ:
+        settings |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    new = {name: text for name, text in settings.items() if name not in os.environ}
+    os.environ |= new
     try:
         return importlib.import_module("ray")
     except ImportError as error:
+        for name in new:
+            del os.environ[name]
         raise EnvironmentSetupError(_NO_RAY) from error
 
 

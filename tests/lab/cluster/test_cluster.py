@@ -982,3 +982,23 @@ def test_no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EnvironmentSetupError) as error:
         RayCluster("local")
     assert str(error.value) == "clusters: need Ray; run: pip install 'mlgo-gym[ray]'"
+
+
+OWN = """
+import subprocess, sys, os
+from mlgo_gym.lab.cluster import RayCluster
+cluster = RayCluster("local")
+import ray
+address = ray.get_runtime_context().gcs_address
+theirs = {name: text for name, text in os.environ.items() if not name.startswith("RAY_AUTH")}
+code = "import sys, ray; ray.init(address=sys.argv[1], log_to_driver=False)"
+done = subprocess.run([sys.executable, "-c", code, address], env=theirs, capture_output=True)
+print(len(cluster.nodes()), done.returncode, b"InvalidAuthToken" in done.stderr)
+"""
+
+
+@pytest.mark.e2e
+def test_nobody_else_joins_a_local_cluster() -> None:
+    """Ray listens on all interfaces: who has no token is refused."""
+    done = subprocess.run([sys.executable, "-c", OWN], capture_output=True, text=True, check=True)
+    assert done.stdout == "1 1 True\n"
