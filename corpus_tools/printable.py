@@ -12,12 +12,12 @@ _MOST_LISTED: Final = 160
 _FEW: Final = 3
 
 
-def printable(text: str, keep: str = "") -> str:
+def printable(text: str, unchanged: str = "") -> str:
     r"""Text whose control characters, and those that turn or hide letters, are Python's escapes.
 
     Args:
         text: the text.
-        keep: characters that stay although they are not printed, such as newlines.
+        unchanged: characters that stay although they are not printed, such as newlines.
 
     >>> print(printable("a\x1b[31mb\u202ec\n"))
     a\x1b[31mb\u202ec\n
@@ -25,7 +25,7 @@ def printable(text: str, keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(
-        each if each.isprintable() or each in keep else ascii(each)[1:-1] for each in text
+        each if each.isprintable() or each in unchanged else ascii(each)[1:-1] for each in text
     )
 
 

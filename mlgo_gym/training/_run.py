@@ -116,12 +116,12 @@ class TrainingRun:
         """The path of the best model so far, once there is one."""
         return self.directory / "model"
 
-    def read_json(self, name: str, shape: Shape = dict) -> dict[str, Any]:
+    def read_json(self, name: str, expected: Shape = dict) -> dict[str, Any]:
         """The object that a JSON file in the folder holds."""
         with self._named(f"{name} cannot be read"):
             value = read_json(self.directory / name, _MAX_JSON_BYTES)
         try:
-            return dict(shaped(value, shape))
+            return dict(shaped(value, expected))
         except ValueError as error:
             raise self._error(f"{name}: {error}") from error
 

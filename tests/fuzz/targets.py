@@ -386,7 +386,7 @@ BOXES: Final[dict[str, Any]] = {
 
 
 def _read_boxes(path: Path) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         _corpus(Path(folder))
         own = Path(folder, "workloads")
         own.mkdir()
@@ -427,7 +427,7 @@ def _read_cache(path: Path) -> None:
 
 
 def _read_meson(path: Path) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         for name in ("meson-private", "meson-info"):
             Path(folder, name).mkdir()
         path.rename(Path(folder, "meson-private", path.name))
