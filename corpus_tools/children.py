@@ -52,7 +52,6 @@ class _Guardian:
 
     def watch(self, number: int) -> None:
         """Have it kill a process, too."""
-        self.start()
         if self._process is not None and self._process.stdin is not None:
             with suppress(OSError):
                 self._process.stdin.write(b"%d\n" % number)
@@ -74,6 +73,7 @@ class Guarded(subprocess.Popen[Any]):
     """A program that is killed when this process is gone, however it went."""
 
     def __init__(self, command: Sequence[str], **settings: Any) -> None:
+        _guardian.start()
         super().__init__(command, **settings)
         _guardian.watch(self.pid)
 

@@ -171,7 +171,7 @@ _CALLED: Final = {
     float: "a number",
     str: "a text",
     list: "a list",
-    dict: "an object",
+    dict: "a JSON object",
 }
 
 

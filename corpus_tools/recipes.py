@@ -170,7 +170,7 @@ def load_recipe(name_or_path: str | Path) -> Recipe:
         return _parse(shipped.read_bytes(), str(shipped))
     path = Path(name_or_path)
     if path.suffix != _SUFFIX or not path.is_file():
-        text = f"no recipe {str(name_or_path)!r}; there are {listed(known, name_or_path)}"
+        text = f"no recipe {str(name_or_path)!r}; known recipes: {listed(known, name_or_path)}"
         raise RecipeError(text)
     try:
         return _parse(read_regular(path, _LARGEST_BYTES), str(path))

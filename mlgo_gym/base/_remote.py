@@ -297,6 +297,9 @@ def _locked(folder: Path) -> Iterator[None]:
             stack.enter_context(locked_folder(folder, patience_s=0))
         except BlockingIOError as error:
             raise OptionsError(f"{str(folder)!r}: another process is working there") from error
+        except OSError as error:
+            reason = f"cannot be written: {error.strerror}"
+            raise OptionsError(f"{str(folder)!r}: {reason}") from error
         try:
             yield
         finally:

@@ -219,7 +219,7 @@ def test_version(tmp_path: Path) -> None:
         (["demo", "--plot", "no/plot.png"], "--plot: expected an existing folder, found 'no'"),
         (
             ["corpus", "build", "lua", "--output", "x"],
-            f"no recipe 'lua'; known recipes: {', '.join(available_recipes())}",
+            f"no recipe 'lua'; known recipes: lupa and {len(available_recipes()) - 1} more",
         ),
     ],
 )

@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from corpus_tools.children import Guarded, run
+from tests.waiting import wait_for
 
 ROOT: Final = Path(__file__).parents[2]
 OTHERS: Final = {
@@ -43,6 +43,11 @@ def is_there(number: int) -> bool:
     return status.rpartition(")")[2].split()[0] != "Z"  # nobody may reap it here
 
 
+def watches(guardian: int) -> bool:
+    links = Path(f"/proc/{guardian}/fd").iterdir()
+    return any("pidfd" in str(each.readlink()) for each in links)
+
+
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM, signal.SIGABRT])
 def test_nothing_outlives_a_killed_process(ending: signal.Signals) -> None:
     """Nor does what the program has started, and the guardian itself is gone, too."""
@@ -53,15 +58,13 @@ def test_nothing_outlives_a_killed_process(ending: signal.Signals) -> None:
         assert parent.stderr
         numbers = [*map(int, parent.stderr.readline().split())]
         children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
-        numbers += map(int, children)
-        assert len(set(numbers)) == 3
+        (guardian,) = {*map(int, children)} - {*numbers}
+        wait_for(lambda: watches(guardian))
+        numbers.append(guardian)
         assert all(map(is_there, numbers))
         parent.send_signal(ending)
         parent.wait()
-    deadline = time.monotonic() + 60
-    while any(map(is_there, numbers)) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not any(map(is_there, numbers))
+    wait_for(lambda: not any(map(is_there, numbers)))
 
 
 def test_what_has_ended_is_not_killed_later() -> None:

@@ -81,6 +81,7 @@ ELSEWHERE: Final = {
     "corpus_tools/allowed/llvm.py": _SHIPPED,
     "corpus_tools/clang.py": _OWN,
     "corpus_tools/extraction/recompile.py": _OWN,
+    "corpus_tools/guardian.py": "what the system says of processes, and numbers from its parent",
     "corpus_tools/make.py": _BYTES,
     "corpus_tools/reading.py": _READERS,
     "corpus_tools/recipes_table.py": _SHIPPED,

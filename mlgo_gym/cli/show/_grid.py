@@ -42,7 +42,7 @@ class Cell:
     def to_text(self) -> Text:
         from rich.text import Text
 
-        text = Text(printable(self.text), style=_COLOURS.get(self.kind, ""))
+        text = Text(printable(self.text, "\n"), style=_COLOURS.get(self.kind, ""))
         return text.append(f" {printable(self.note)}", style="dim") if self.note else text
 
 
