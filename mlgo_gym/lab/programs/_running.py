@@ -51,7 +51,7 @@ TUNABLES: Final = ":".join(
 
 Glibc looks for the comma behind each name, also behind the last, and reads on where there is none.
 """
-_ENVIRONMENT: Final = MappingProxyType({"LC_ALL": "C", "TMPDIR": ".", "GLIBCTUNABLES": TUNABLES})
+_ENVIRONMENT: Final = MappingProxyType({"LC_ALL": "C", "TMPDIR": ".", "GLIBC_TUNABLES": TUNABLES})
 _PATH_LENGTH, _LONGEST_NAME = 240, 200
 _LAUNCHER: Final = (
     sys.executable,
