@@ -26,8 +26,11 @@ void say(const char *kind, const char *text, const char *rest) {
 }
 
 int become_clang(const struct settings *settings, const struct clang *clang) {
+  struct message message;
   execv(clang->path, plain_arguments(settings, clang));
-  fprintf(stderr, "%s: error: cannot start %s: %s\n", program, clang->path, strerror(errno));
+  const char *reason = strerror(errno);
+  snprintf(message.text, MESSAGE_BYTES, "cannot start %.900s: ", clang->path);
+  say("error", message.text, reason);
   return 126;
 }
 
