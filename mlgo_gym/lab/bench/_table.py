@@ -346,8 +346,8 @@ def known_best(path: Path) -> Mapping[str, Any]:
 def _known_best(suite: Suite, known: Mapping[str, Any] | None) -> tuple[int, _Best]:
     if known is None:
         return 0, {}
-    if known["suite_sha256"] != suite.sha256:
-        found = brief(known["suite_sha256"])
+    if known.get("suite_sha256") != suite.sha256 or not isinstance(known.get("version"), int):
+        found = brief(known.get("suite_sha256"))
         raise BenchmarkError(
             f"best known values: suite_sha256: expected {suite.sha256[:12]}, found {found}"
         )
