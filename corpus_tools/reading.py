@@ -126,6 +126,17 @@ The key ``*`` stands for all that are not named; a key that ends in ``?`` may be
 """
 
 
+_CALLED: Final = {
+    type(None): "null",
+    bool: "a truth value",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    list: "a list",
+    dict: "a JSON object",
+}
+
+
 def shaped(value: Any, shape: Shape, name: str = "") -> Any:
     """Return a value of JSON, if it has a shape; a whole number is good as a ``float``, too.
 
@@ -143,11 +154,12 @@ def shaped(value: Any, shape: Shape, name: str = "") -> Any:
     Traceback (most recent call last):
     ValueError: a.b[1]: expected a number, found 'x'
     """
+    where = f"{name}: " if name else ""
     kind = type(shape) if isinstance(shape, dict | list) else shape
     kinds = kind if isinstance(kind, tuple) else (kind,)
     if not any(type(value) is each or (each is float and type(value) is int) for each in kinds):
         expected = " or ".join(_CALLED[each] for each in kinds)
-        raise ValueError(f"{name and f'{name}: '}expected {expected}, found {brief(value)}")
+        raise ValueError(f"{where}expected {expected}, found {brief(value)}")
     if isinstance(shape, list):
         for index, each in enumerate(value):
             shaped(each, shape[0], f"{name}[{index}]")
@@ -158,21 +170,10 @@ def shaped(value: Any, shape: Shape, name: str = "") -> Any:
             if key in value:
                 shaped(value[key], each, f"{before}{key}")
             elif not written.endswith("?"):
-                raise ValueError(f"{name and f'{name}: '}expected {key!r}, found none")
+                raise ValueError(f"{where}expected {key!r}, found none")
         for key in value.keys() - named.keys() if "*" in shape else ():
             shaped(value[key], shape["*"], f"{before}{brief(key)[1:-1]}")
     return value
-
-
-_CALLED: Final = {
-    type(None): "null",
-    bool: "a truth value",
-    int: "a whole number",
-    float: "a number",
-    str: "a text",
-    list: "a list",
-    dict: "a JSON object",
-}
 
 
 def _whole_number(text: str) -> int:

@@ -101,18 +101,12 @@ class Site:
         True
         """
         try:
-            return cls._made(*parse_json(text))
-        except (ValueError, TypeError) as error:
-            raise SpecError(
-                f"site: expected [caller, callee, calls], found {brief(text)}"
-            ) from error
-
-    @classmethod
-    def _made(cls, caller: str, callee: str, calls: Any) -> Site:
-        """The site of these parts; ``ValueError`` or ``TypeError`` where they are none of one."""
-        site = cls(caller, callee, tuple(Call(*each) for each in calls))
-        if not _is_typed(site):
-            raise ValueError("expected names of functions and files, and numbers of at least 0")
+            caller, callee, calls = parse_json(text)
+            site = cls(caller, callee, tuple(Call(*each) for each in calls))
+        except (ValueError, TypeError):
+            site = None
+        if site is None or not _is_typed(site):
+            raise SpecError(f"site: expected [caller, callee, calls], found {brief(text)}")
         return site
 
 

@@ -68,7 +68,7 @@ class AdvantageConfig(Ranged):
     fit: FitConfig = field(default_factory=lambda: FitConfig(epochs=25))
 
     def __post_init__(self) -> None:
-        Ranged.__post_init__(self)
+        super().__post_init__()
         low, high = self.band
         if low >= high:
             raise OptionsError(f"band: expected two costs, the lower one first, found {self.band}")

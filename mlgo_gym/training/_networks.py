@@ -32,7 +32,6 @@ from mlgo_gym.training._features import ALL_FEATURES, choose_features
 from mlgo_gym.training._network_code import FORBIDDEN
 from mlgo_gym.training._normalization import Normalization
 
-# LLVM's own rules as logits.
 _MOST_WEIGHTS: Final = 1 << 26
 _CONFIG_ERRORS: Final = (
     *(AttributeError, KeyError, MemoryError, OverflowError, TypeError, ValueError),
@@ -40,6 +39,7 @@ _CONFIG_ERRORS: Final = (
 )
 """What making a network raises over values that are none of a network."""
 
+# LLVM's own rules as logits.
 _THRESHOLD: Final = 5
 """The least cost that LLVM's default does not inline at -Oz."""
 

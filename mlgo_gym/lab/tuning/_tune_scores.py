@@ -24,6 +24,22 @@ from mlgo_gym.training import Watcher
 
 MAX_BYTES: Final = 1 << 30
 _GRAPH: Final = "model.tflite"
+_NAMES: Final = ("package", "module", "language", "llvm_version", "module_sha256")
+"""Texts of a module's scores."""
+
+_SHAPE: Final[Shape] = {
+    "models": {"*": str},
+    "spent_s": float,
+    "modules": [
+        {
+            **dict.fromkeys(_NAMES, str),
+            "errors": [str],
+            "decisions": {"*": int},
+            "settings": dict,
+            "code": {"*": {"text_bytes": int, "comdat_bytes": {"*": int}}},
+        }
+    ],
+}
 
 Track = Callable[[Iterable[ModuleScores], int], Iterable[ModuleScores]]
 
@@ -132,26 +148,6 @@ def _record_of(scores: ModuleScores) -> dict[str, Any]:
         "settings": dict(scores.settings),
         "code": code,
     }
-
-
-_NAMES: Final = ("package", "module", "language", "llvm_version", "module_sha256")
-_SHAPE: Final[Shape] = {
-    "models": {"*": str},
-    "spent_s": float,
-    "modules": [
-        {
-            "package": str,
-            "module": str,
-            "language": str,
-            "llvm_version": str,
-            "module_sha256": str,
-            "errors": [str],
-            "decisions": {"*": int},
-            "settings": dict,
-            "code": {"*": {"text_bytes": int, "comdat_bytes": {"*": int}}},
-        }
-    ],
-}
 
 
 def _scores_of(record: Mapping[str, Any]) -> ModuleScores:
