@@ -4,14 +4,15 @@
 
     python -m benchmarks.meters counts CORPUS... [--busy 5]
     python -m benchmarks.meters noise CORPUS... [--pairs 100]
+    python -m benchmarks.meters layouts CORPUS... [--pairs 100]
     python -m benchmarks.meters overhead CORPUS MODULE
     python -m benchmarks.meters ranks FILE...
     python -m benchmarks.meters work FILE...
 
 The same program counted twice, the second time beside busy processes; seconds of programs against
-themselves; an episode with a reward of instructions beside valgrind's own time. Of what
-``mlgo-gym measure --json`` has printed: rank correlations with seconds, and changes of
-instructions, loads and stores together.
+themselves, in one layout, and in 16 against 16 others, which are drawn from 256; an episode with a
+reward of instructions beside valgrind's own time. Of what ``mlgo-gym measure --json`` has printed:
+rank correlations with seconds, and changes of instructions, loads and stores together.
 
 Corpora are folders with workloads, or folders of them.
 """
@@ -40,7 +41,7 @@ from mlgo_gym.envs import make_env
 from mlgo_gym.evaluation._summary import draw, interval
 from mlgo_gym.lab.programs import Programs, corpora_with_workloads
 from mlgo_gym.lab.programs._meters import Cost, Instructions, Seconds, count, valgrind_tool
-from mlgo_gym.lab.programs._program_scores import paired_change
+from mlgo_gym.lab.programs._program_scores import LAYOUTS, layouts_change, paired_change
 
 BUSY = "while True: sum(range(1000000))"
 BASELINE = "LLVM"
@@ -78,6 +79,31 @@ def noise(corpora: list[Path], pairs: int) -> None:
                 print(f"{workload.name:16} {100 * change.value:+.2f} % [{100 * low:+.2f}, "
                       f"{100 * high:+.2f}]", flush=True)  # fmt: skip
     print(f"{len(found)} pairs of the same program, {sum(found)} of them different at 95 %")
+
+
+def layouts(corpora: list[Path], pairs: int, pool: int) -> None:
+    """How often a program differs from itself in other layouts: one against one, 16 against 16."""
+    for programs in opened(corpora):
+        for workload in programs.workloads.values():
+            with programs.linked(workload, links=pool) as program:
+                (reading,) = Seconds().read(workload, [program])
+            seconds = np.array(reading.samples)
+            random = np.random.default_rng(0)
+            outside, alone, widths = 0, [], []
+            for number in range(pairs):
+                drawn = seconds[random.permutation(pool)[: 2 * LAYOUTS]].tolist()
+                change = layouts_change(drawn[:LAYOUTS], drawn[LAYOUTS:], seed=number)
+                low, high = change.interval or (0.0, 0.0)
+                outside += low > 0 or high < 0
+                alone.append(abs(drawn[0] / drawn[LAYOUTS] - 1))
+                widths.append(high - low)
+            moved, most = 100 * np.log(seconds).std(), 100 * max(alone)
+            print(
+                f"{workload.name:16} {pool} layouts move it by {moved:.2f} % (one against one "
+                f"{most:.1f} % at most); of {pairs} pairs of {LAYOUTS} layouts {outside} differ "
+                f"at 95 %, intervals {100 * median(widths):.2f} points wide",
+                flush=True,
+            )
 
 
 def overhead(corpus: Path, module: str, rounds: int) -> None:
@@ -198,10 +224,12 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("counts", "noise"):
+    for name in ("counts", "noise", "layouts"):
         commands.add_parser(name).add_argument("corpora", nargs="+", type=Path)
     commands.choices["counts"].add_argument("--busy", type=int, default=5)
-    commands.choices["noise"].add_argument("--pairs", type=int, default=100)
+    for name in ("noise", "layouts"):
+        commands.choices[name].add_argument("--pairs", type=int, default=100)
+    commands.choices["layouts"].add_argument("--pool", type=int, default=256)
     one = commands.add_parser("overhead")
     one.add_argument("corpus", type=Path)
     one.add_argument("module")
@@ -214,6 +242,8 @@ def main() -> None:
         counts(options.corpora, options.busy)
     elif options.command == "noise":
         noise(options.corpora, options.pairs)
+    elif options.command == "layouts":
+        layouts(options.corpora, options.pairs, options.pool)
     elif options.command == "overhead":
         overhead(options.corpus, options.module, options.rounds)
     else:

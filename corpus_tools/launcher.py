@@ -21,6 +21,7 @@ _PR_SET_SECUREBITS, _NOROOT = 28, 1 << 0 | 1 << 1
 _SAME_ADDRESSES = 0x0040000  # ADDR_NO_RANDOMIZE: what looks at addresses does the same each time
 _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 445, 446
 _READ = 1 << 2 | 1 << 3  # files and folders
+_MOST_DESCRIPTORS = 64  # what is open may have no name any more, so that its size counts nowhere
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
 
 
@@ -49,6 +50,7 @@ def main() -> None:
         (resource.RLIMIT_FSIZE, files),
         (resource.RLIMIT_CPU, seconds),
         (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NOFILE, _MOST_DESCRIPTORS),
     ):
         most = min(int(value), *(each for each in resource.getrlimit(limit) if each >= 0), 1 << 62)
         resource.setrlimit(limit, (most, most))

@@ -107,7 +107,7 @@ _PROGRAM_CALLS: Final = {
     "getpgid": (121, 155), "getsid": (124, 156), "getresuid": (118, 148),
     "getresgid": (120, 150), "getgroups": (115, 158), "membarrier": (324, 283),
     "sched_getparam": (143, 121), "sched_getscheduler": (145, 120), "mincore": (27, 232),
-    "mlock": (149, 228), "msync": (26, 227), "memfd_create": (319, 279), "sendfile": (40, 71),
+    "mlock": (149, 228), "msync": (26, 227), "sendfile": (40, 71),
     "statfs": (137, 43), "fstatfs": (138, 44), "getxattr": (191, 8), "kill": (62, 129),
     "tkill": (200, 130), "epoll_create1": (291, 20), "epoll_ctl": (233, 21),
     "epoll_wait": (232, _ANY), "epoll_pwait": (281, 22), "prctl": (157, 167),

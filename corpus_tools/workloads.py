@@ -45,7 +45,7 @@ DESCRIPTION: Final = "workload.toml"
 SOURCE_LEVEL: Final = "O2"
 """The options of sources, so that a policy's code is all that differs."""
 
-_LARGEST_BYTES: Final = 1 << 20
+LARGEST_BYTES: Final = 1 << 20
 _BITCODE: Final = ".bc"
 _NAMES: Final = "a list of names in its folder, without '..'"
 _PATTERNS: Final = "a list of patterns of modules' names"
@@ -53,7 +53,7 @@ _NAME: Final = Field("lower-case letters, digits, '-'", matches(r"[a-z0-9][a-z0-
 _LIBRARY: Final = matches(r"[A-Za-z0-9_+.-]+")
 _FLAG: Final = matches(r"-[DU][^\0]+|-std=[\w+]+|-I[^\0]+")
 _MOST_S, _MOST_MIB, _MOST_CHARACTERS = 3600, 1 << 16, 1 << 16
-_MOST_INPUT_BYTES: Final = 1 << 28
+MOST_INPUT_BYTES: Final = 1 << 28
 _SUFFIXES: Final = (".c", ".cc", ".cpp", ".cxx", ".bc")
 
 
@@ -197,7 +197,7 @@ def load_workloads(folder: Path) -> tuple[Workload, ...]:
         return ()
     where = str(path)
     try:
-        table = read_table(read_regular(path, _LARGEST_BYTES), where, WorkloadError)
+        table = read_table(read_regular(path, LARGEST_BYTES), where, WorkloadError)
     except OSError as error:
         raise WorkloadError(f"{where}: cannot be read: {reason_of(error)}") from error
     own = table.pop("workload", None)
@@ -299,6 +299,6 @@ def _problem_of(path: Path, folder: Path) -> str | None:
         return f"expected {path.name!r} beside {DESCRIPTION}, found no such file"
     if not path.resolve().is_relative_to(folder.resolve()):
         return f"expected {path.name!r} in its folder, found a link to {path.resolve()}"
-    if (size := path.stat().st_size) > _MOST_INPUT_BYTES:
-        return f"{path.name!r}: expected at most {_MOST_INPUT_BYTES} bytes, found {size}"
+    if (size := path.stat().st_size) > MOST_INPUT_BYTES:
+        return f"{path.name!r}: expected at most {MOST_INPUT_BYTES} bytes, found {size}"
     return None

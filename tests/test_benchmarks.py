@@ -251,6 +251,7 @@ TINY = {
         (
             "benchmarks.meters counts SAMPLE --busy 1",
             "benchmarks.meters noise SAMPLE --pairs 1",
+            "benchmarks.meters layouts SAMPLE --pairs 2 --pool 32",
             "benchmarks.meters overhead SAMPLE json_read.c --rounds 2",
         ),
         (

@@ -8,6 +8,7 @@ from pathlib import Path
 from corpus_tools import (
     archive,
     clang,
+    launcher,
     object_file,
     package_index,
     profdata,
@@ -30,7 +31,7 @@ from mlgo_gym.lab.boxes import _area, _box, _described
 from mlgo_gym.lab.cluster import _cluster, _executor, _nodes
 from mlgo_gym.lab.cluster import _worker as scale_worker
 from mlgo_gym.lab.insight import _timeline
-from mlgo_gym.lab.programs import _file, _running
+from mlgo_gym.lab.programs import _file, _sums
 from mlgo_gym.lab.tiers import _jit, _recording
 from mlgo_gym.lab.tuning import _triplets, _tune_scores
 from mlgo_gym.llvm import _compiler as llvm_compiler
@@ -68,11 +69,11 @@ BYTES = {
     "an ELF file of a build whose sizes are compared": _builds.MAX_BYTES,
     "a command, a list or a manifest": reading.LARGEST_TEXT_BYTES,
     "a recipe": recipes._LARGEST_BYTES,
-    "a description of workloads": workloads._LARGEST_BYTES,
+    "a description of workloads": workloads.LARGEST_BYTES,
     "the memory of a workload's program, unless its description has another (2 GiB more under "
     "valgrind, a quarter of one while it is profiled)": PROGRAM.memory_mib << 20,
-    "its output, and a file that it writes": _running._MOST_OUTPUT_BYTES,
-    "a file that it reads": workloads._MOST_INPUT_BYTES,
+    "its output and the files that it writes, each, and all together": _sums.MOST_BYTES,
+    "a file that it reads": workloads.MOST_INPUT_BYTES,
     "a profile of programs": _file.LARGEST_BYTES,
     "the hashes of a benchmark's suite": _suite._MAX_SUMS_BYTES,
     "a file of a suite": _suite._MAX_FILE_BYTES,
@@ -138,6 +139,10 @@ BYTES = {
     ),
 }
 NUMBERS = {
+    "files and folders that it makes": _sums.MOST_NAMES,
+    "levels of folders that it makes": _sums.MOST_LEVELS,
+    "its threads at once": _sums.MOST_THREADS,
+    "its open files": launcher._MOST_DESCRIPTORS,
     "functions of a program whose tiers are recorded": _recording._MOST_FUNCTIONS,
     "its events": _jit.MOST_EVENTS,
     "files of a suite's archive": _archive._MAX_FILES,

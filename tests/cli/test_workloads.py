@@ -9,8 +9,33 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import run
-from tests.lab.programs.conftest import ADDRESS, CALLS, DESCRIPTION, OUTPUT, MakeCorpus, sha256
+from tests.lab.programs.conftest import (
+    ADDRESS,
+    CALLS,
+    DESCRIPTION,
+    MAIN,
+    OUTPUT,
+    MakeCorpus,
+    sha256,
+)
 
+ECHO = """#include <stdio.h>
+int twice(int);
+int main(int count, char **words) {
+  char text[9];
+  printf("%s %s %d\\n", words[count - 1], fgets(text, 9, stdin), twice(21));
+  return 3;
+}
+"""
+CLOCK = """#include <stdio.h>
+#include <time.h>
+int main(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  printf("%ld\\n", now.tv_nsec);
+  return 0;
+}
+"""
 NEVER = Path(__file__).parents[1] / "models" / "never"
 
 
@@ -75,11 +100,79 @@ def test_programs_are_measured(corpus: MakeCorpus, tmp_path: Path) -> None:
     assert readings["LLVM"]["cost"]["value"] > readings["LLVM"]["instructions"]["value"] > 1000
     details = readings["never"]["accesses"]["details"]
     assert readings["never"]["accesses"]["value"] == details["loads"] + details["stores"]
-    assert len(readings["never"]["seconds"]["samples"]) == 20
+    assert readings["never"]["seconds"]["layouts"] == 16
+    assert len(readings["never"]["seconds"]["samples"]) == 16
+    assert program["readings"]["default"] == program["readings"]["LLVM"]
     assert (tmp_path / "plot.png").stat().st_size > 1000
-    done = run(*line[:-6], cwd=tmp_path)
+    done = run(*line[:-6], "--meter", "seconds", "--layouts", "1", cwd=tmp_path)
+    assert "Seconds of the CPU are medians; the same program again differs by" in done.stdout
     assert "Geometric means against LLVM's default" in done.stdout
     assert max(map(len, done.stdout.splitlines()[:5])) <= 80
+
+
+def test_models_of_two_problems(corpus: MakeCorpus, tmp_path: Path) -> None:
+    """Each alone, and both in the same compilations."""
+    folder = corpus(DESCRIPTION, {"twice.c": CALLS}).folder
+    line = ("measure", "--corpus", folder, "--model", NEVER, "--model", "regalloc-eviction")
+    done = run(*line, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    changes = json.loads(done.stdout)["policies"]
+    assert list(changes) == ["never", "regalloc-eviction", "never + regalloc-eviction"]
+    never, eviction, both = (each["size"]["change"] for each in changes.values())
+    assert never == both < eviction == 0
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(each): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+
+
+def test_a_new_workload(corpus: MakeCorpus, tmp_path: Path) -> None:
+    folder = corpus(DESCRIPTION, {"twice.c": CALLS}).folder
+    (tmp_path / "drive.c").write_text(ECHO)
+    (tmp_path / "a file").write_text("given")
+    line = ("workload", "new", "echo", "--corpus", folder, "--source", "drive.c")
+    more = ("--stdin", "a file", "--argument", 'a "word"', "--exit-status", "3")
+    done = run(*line, *more, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith('a "word" given 42\n0.0')
+    assert f"mlgo-gym workload check --corpus {folder} --workload echo\n" in done.stdout
+    assert run("workload", "check", "--corpus", folder, cwd=tmp_path).returncode == 0
+    done = run("workload", "run", "--corpus", folder, "--workload", "echo", "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["stdout_sha256"] == sha256('a "word" given 42\n')
+
+
+NEW = {
+    "taken": (MAIN, "twice", "expected a name that is not taken, found that of another workload"),
+    "a name": (MAIN, "Echo", "expected lower-case letters, digits, '-', found 'Echo'"),
+    "a file": (MAIN.replace("42", "43"), "echo", "expected a name that is not taken, found another "
+               "file of that name among the corpus's workloads"),
+    "a status": (MAIN.replace("return 0", "return 3"), "echo", "expected exit status 0, found 3"),
+    "time": (CLOCK, "echo", "expected the same standard output of two runs, found that of SHA"),
+    "code": (MAIN, "echo", "expected the same standard output of two plain builds, found that"),
+    "no code": ("int main(", "echo", "drive.c: clang exited with 1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NEW)
+def test_a_workload_that_cannot_be(corpus: MakeCorpus, tmp_path: Path, case: str) -> None:
+    """Nothing of it stays behind."""
+    source, name, expected = NEW[case]
+    folder = corpus(DESCRIPTION, {"twice.c": ADDRESS if case == "code" else CALLS}).folder
+    before = files_of(folder)
+    path = tmp_path / ("main.c" if case == "a file" else "drive.c")
+    path.write_text(source + "/* another */" * (case == "a file"))
+    line = ("workload", "new", name, "--corpus", folder, "--source", path)
+    done = run(*line, cwd=tmp_path)
+    assert done.returncode == 1
+    assert expected in done.stderr
+    assert files_of(folder) == before
+
+
+def test_a_run_that_differs_is_shown(corpus: MakeCorpus, tmp_path: Path) -> None:
+    folder = corpus(DESCRIPTION.replace(sha256(OUTPUT), sha256(""))).folder
+    done = run("workload", "run", "--corpus", folder, "--workload", "twice", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "42\n")
+    assert f"found {sha256(OUTPUT)}" in done.stderr
 
 
 def test_a_program_that_does_something_else(corpus: MakeCorpus, tmp_path: Path) -> None:

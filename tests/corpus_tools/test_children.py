@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -44,17 +45,22 @@ def is_there(number: int) -> bool:
 
 
 def watches(guardian: int) -> bool:
-    links = Path(f"/proc/{guardian}/fd").iterdir()
-    return any("pidfd" in str(each.readlink()) for each in links)
+    try:
+        links = [each.readlink() for each in Path(f"/proc/{guardian}/fd").iterdir()]
+    except FileNotFoundError:  # it closes one meanwhile
+        return False
+    return any("pidfd" in str(each) for each in links)
 
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM, signal.SIGABRT])
 def test_nothing_outlives_a_killed_process(ending: signal.Signals) -> None:
     """Nor does what the program has started, and the guardian itself is gone, too."""
     code = PARENT.format(start="run", settings="timeout=1000, stderr=sys.stderr")
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stderr=subprocess.PIPE, text=True
-    ) as parent:
+    with ExitStack() as stack:
+        parent = stack.enter_context(
+            subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
+        )
+        stack.callback(parent.kill)  # a test that fails must not wait for it
         assert parent.stderr
         numbers = [*map(int, parent.stderr.readline().split())]
         children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()

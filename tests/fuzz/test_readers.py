@@ -109,6 +109,7 @@ ELSEWHERE: Final = {
     "mlgo_gym/lab/programs/_addresses.py": _OWN,
     "mlgo_gym/lab/programs/_attach.py": _BYTES,
     "mlgo_gym/lab/programs/_measures.py": _OWN,
+    "mlgo_gym/lab/programs/_new.py": _BYTES,
     "mlgo_gym/lab/programs/_program.py": _OWN,
     "mlgo_gym/lab/programs/commands/workload/_run.py": _OWN,
     "mlgo_gym/lab/tiers/_host.py": _PIPE,

@@ -12,7 +12,7 @@ from mlgo_gym.corpus import Corpus
 from mlgo_gym.lab.programs._measures import Reach
 from mlgo_gym.lab.programs._meters import Instructions, count
 from mlgo_gym.lab.programs._program import Programs
-from mlgo_gym.lab.programs._running import compare_output, run_program, wrong
+from mlgo_gym.lab.programs._running import ProgramRun, compare_output, run_program, wrong
 from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, Jobs
 from mlgo_gym.problems import InliningForSize
 from mlgo_gym.stream import Observation
@@ -82,20 +82,42 @@ def _never(observation: Observation) -> int:  # noqa: ARG001
     return 0
 
 
-def _checked(workload: Workload, programs: Programs) -> Checked:
+def check_builds(workload: Workload, programs: Programs) -> ProgramRun:
+    """Run a program twice as LLVM compiles it, and once with nothing inlined, and compare.
+
+    What it must write is not looked at.
+
+    Returns:
+        The first run.
+
+    Raises:
+        WorkloadError: it ends otherwise than it must, or runs write different things.
+    """
     other = programs.compiled(workload, {InliningForSize(): _never})
-    with programs.linked(workload) as first, programs.linked(workload, other) as second:
-        runs = [run_program(workload, each.path, check_output=False) for each in (first, second)]
-        outputs = [each.stdout_sha256 for each in runs]
-        if outputs[0] != outputs[1]:
+    with programs.linked(workload) as plain, programs.linked(workload, other) as inlined_nowhere:
+        first, second, third = (
+            run_program(workload, each.path, check_output=False)
+            for each in (plain, plain, inlined_nowhere)
+        )
+    for run, what, place in (
+        (second, "runs", "another time"),
+        (third, "plain builds", "with nothing inlined"),
+    ):
+        if run.stdout_sha256 != first.stdout_sha256:
             raise wrong(
                 workload,
-                "expected the same standard output of two plain builds, found that of SHA-256 "
-                f"{outputs[0]} as LLVM compiles it, {outputs[1]} with nothing inlined",
+                f"expected the same standard output of two {what}, found that of SHA-256 "
+                f"{first.stdout_sha256} as LLVM compiles it, {run.stdout_sha256} {place}",
             )
-        compare_output(workload, runs[0])
-        counts = [count(workload, first, Instructions.options)["instructions"] for _ in range(2)]
-        names = programs.modules(workload.name)
-        reach = Reach(programs)
-        reached = tuple(name for name in names if reach.is_reached(name, workload))
-        return Checked(workload.name, runs[0].cpu_s, (counts[0], counts[1]), len(names), reached)
+    return first
+
+
+def _checked(workload: Workload, programs: Programs) -> Checked:
+    run = check_builds(workload, programs)
+    compare_output(workload, run)
+    with programs.linked(workload) as program:
+        counts = [count(workload, program, Instructions.options)["instructions"] for _ in range(2)]
+    names = programs.modules(workload.name)
+    reach = Reach(programs)
+    reached = tuple(name for name in names if reach.is_reached(name, workload))
+    return Checked(workload.name, run.cpu_s, (counts[0], counts[1]), len(names), reached)

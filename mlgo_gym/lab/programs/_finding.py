@@ -16,8 +16,15 @@ from mlgo_gym.corpus import Corpus
 from mlgo_gym.llvm import options_of
 
 
-def find_workloads(corpus: Corpus, names: Sequence[str] = ()) -> dict[str, Workload]:
+def find_workloads(
+    corpus: Corpus, names: Sequence[str] = (), *, folder: Path | None = None
+) -> dict[str, Workload]:
     """The workloads of a corpus by their names; all, where none are named.
+
+    Args:
+        corpus: whose.
+        names: which.
+        folder: where they are described; ``None`` is where the corpus has them.
 
     Raises:
         WorkloadError: one is not as it must be, there is none of a name, or none at all.
@@ -26,7 +33,7 @@ def find_workloads(corpus: Corpus, names: Sequence[str] = ()) -> dict[str, Workl
     >>> list(find_workloads(Corpus.load(SAMPLE_CORPUS)))
     ['json']
     """
-    folder = corpus.folder / WORKLOADS
+    folder = folder or corpus.folder / WORKLOADS
     try:
         known = {workload.name: workload for workload in load_workloads(folder)}
     except CorpusToolsError as error:

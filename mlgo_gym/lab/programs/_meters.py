@@ -5,11 +5,13 @@ own making: the same program gives the same count whatever else the machine does
 estimate of cycles, with caches and branches simulated: each instruction is one, each miss of a
 first cache and each branch that is mispredicted 10 more, each miss of the last cache 100 more, as
 KCachegrind's cycle estimation has it. The caches are always those of `_CACHES`, not the machine's.
-Seconds are of the CPU, of the program alone; programs that are compared take turns.
+Seconds are of the CPU, of the program alone; programs that are compared take turns. Where code lies
+in memory can move them by more than what a policy changes, so each program is linked several times.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 import random
@@ -34,7 +36,7 @@ from mlgo_gym.lab.programs._running import Way, end_programs, run_program
 _CACHES: Final = ("--I1=32768,8,64", "--D1=32768,8,64", "--LL=8388608,16,64")
 _SLOWDOWN: Final = 100
 _TOOL_BYTES: Final = 2 << 30
-_WARM_UPS, _REPEATS = 1, 20
+_WARM_UPS, _REPEATS, _REPEATS_OF_LAYOUTS = 1, 20, 3
 _NAMES: Final = MappingProxyType(
     {
         "I refs": ("instructions",),
@@ -63,8 +65,10 @@ class Reading:
 
     Attributes:
         value: in the meter's unit; less is better.
-        samples: what it is the middle of, of a meter that repeats.
+        samples: what it is the middle of, of a meter that repeats: of each run, or the median of
+            each layout.
         again: as many of the same program, of whichever is the first: what they differ by is noise.
+        layouts: how many layouts of the program were measured.
         details: what else was counted, by name.
 
     >>> Reading(702_312_004).value
@@ -74,6 +78,7 @@ class Reading:
     value: float
     samples: tuple[float, ...] = ()
     again: tuple[float, ...] = ()
+    layouts: int = 1
     details: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -83,6 +88,7 @@ class Meter(ABC):
     Attributes:
         name: what it is called.
         unit: of its readings.
+        depends_on_layout: where code lies in memory changes what it says.
 
     >>> sorted(METERS)
     ['accesses', 'cost', 'instructions', 'seconds', 'size']
@@ -90,6 +96,7 @@ class Meter(ABC):
 
     name: ClassVar[str]
     unit: ClassVar[str]
+    depends_on_layout: ClassVar[bool] = False
 
     @abstractmethod
     def read(
@@ -188,10 +195,12 @@ class Accesses(Cost):
 
 
 class Seconds(Meter):
-    """The seconds of the CPU that the program takes: the median of runs that take turns.
+    """The seconds of the CPU that the program takes.
 
-    One round of all of them goes before, and the order of each round is drawn. All run on one
-    processor, one at a time, the first of them twice a round.
+    Of programs with several layouts, the geometric mean over the layouts of the median of three
+    runs; of others the median of all runs. Runs take turns, in an order that is drawn each round,
+    after one round that does not count. All are on one processor, one at a time; a first program
+    without further layouts runs twice a round.
 
     >>> Seconds().unit
     'seconds'
@@ -199,8 +208,9 @@ class Seconds(Meter):
 
     name: ClassVar[str] = "seconds"
     unit: ClassVar[str] = "seconds"
+    depends_on_layout: ClassVar[bool] = True
 
-    def __init__(self, repeats: int = _REPEATS) -> None:
+    def __init__(self, repeats: int | None = None) -> None:
         self._repeats = repeats
         self._random = random.Random(0)  # noqa: S311 (the order of runs is no secret)
 
@@ -211,20 +221,37 @@ class Seconds(Meter):
         *,
         jobs: int = 1,  # noqa: ARG002 (they would disturb each other)
     ) -> list[Reading]:
-        cpu = max(os.sched_getaffinity(0))
-        all_of_them = [*programs, programs[0]]
-        samples: list[list[float]] = [[] for _ in all_of_them]
-        for round_ in range(_WARM_UPS + self._repeats):
-            order = list(range(len(all_of_them)))
-            self._random.shuffle(order)
-            for index in order:
-                run = run_program(workload, all_of_them[index].path, cpu=cpu)
-                samples[index] += [run.cpu_s] if round_ >= _WARM_UPS else []
-        *own, again = map(tuple, samples)
+        if any(each.layouts for each in programs):
+            return self._of_layouts(workload, programs)
+        paths = [each.path for each in (*programs, programs[0])]
+        *own, again = self._runs(workload, paths, self._repeats or _REPEATS)
         return [
             Reading(statistics.median(each), each, () if place else again)
             for place, each in enumerate(own)
         ]
+
+    def _of_layouts(self, workload: Workload, programs: Sequence[Program]) -> list[Reading]:
+        places = [[each.path, *each.layouts] for each in programs]
+        paths = list(itertools.chain.from_iterable(places))
+        runs = iter(self._runs(workload, paths, self._repeats or _REPEATS_OF_LAYOUTS))
+        medians = [tuple(statistics.median(next(runs)) for _ in each) for each in places]
+        return [
+            Reading(statistics.geometric_mean(each), each, layouts=len(each)) for each in medians
+        ]
+
+    def _runs(
+        self, workload: Workload, paths: Sequence[Path], repeats: int
+    ) -> list[tuple[float, ...]]:
+        """The seconds of each program's runs."""
+        cpu = max(os.sched_getaffinity(0))
+        samples: list[list[float]] = [[] for _ in paths]
+        for round_ in range(_WARM_UPS + repeats):
+            order = list(range(len(paths)))
+            self._random.shuffle(order)
+            for index in order:
+                run = run_program(workload, paths[index], cpu=cpu)
+                samples[index] += [run.cpu_s] if round_ >= _WARM_UPS else []
+        return [tuple(each) for each in samples]
 
 
 METERS: Final[Mapping[str, type[Meter]]] = MappingProxyType(

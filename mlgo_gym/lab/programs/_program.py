@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import random
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
@@ -38,6 +39,8 @@ from mlgo_gym.llvm import (
 from mlgo_gym.problems import PolicyLike, Problem
 from mlgo_gym.rollout import Code, linked_text_bytes
 
+_PADDING_BYTES: Final = tuple(16 << step for step in range(8))
+
 _NO_RESULTS: Final[Mapping[str, CompilationResult]] = MappingProxyType({})
 
 
@@ -49,6 +52,7 @@ class Program:
         path: its file.
         text_bytes: the code of the corpus's modules in it (`rollout.linked_text_bytes`).
         sha256: the hash of its bytes, in hexadecimal digits.
+        layouts: files of the same code at other addresses, if any were linked.
 
     >>> Program(Path("a"), 100, "00") == Program(Path("b"), 100, "00")
     True
@@ -57,6 +61,7 @@ class Program:
     path: Path = field(repr=False, compare=False)
     text_bytes: int
     sha256: str
+    layouts: tuple[Path, ...] = field(default=(), repr=False, compare=False)
 
 
 def _compiled(
@@ -78,6 +83,7 @@ class Programs(AbstractContextManager["Programs"]):
     Args:
         corpus: whose modules are linked.
         names: which workloads; all, where none are named.
+        folder: where workloads are described; ``None`` is where the corpus has them.
         opt_level: clang's level to compile modules at; ``None`` takes each one's own.
         jobs: how many modules are compiled at once.
         timeout_s: how long LLVM may take for one, in seconds.
@@ -102,11 +108,12 @@ class Programs(AbstractContextManager["Programs"]):
         corpus: Corpus,
         names: Sequence[str] = (),
         *,
+        folder: Path | None = None,
         opt_level: str | None = None,
         jobs: Jobs = 1,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
-        self.workloads: Final = find_workloads(corpus, names)
+        self.workloads: Final = find_workloads(corpus, names, folder=folder)
         self._modules: Final = {
             name: linked_modules(each, corpus) for name, each in self.workloads.items()
         }
@@ -121,6 +128,7 @@ class Programs(AbstractContextManager["Programs"]):
         self._plain: dict[str, CompilationResult] = {}
         self._sources: dict[str, list[Path]] = {}
         self._cpp: dict[str, bool] = {}
+        self._padding: list[Path] = []
         self._numbers = itertools.count()
         self._users = 1
         self._written = itertools.count()
@@ -172,6 +180,10 @@ class Programs(AbstractContextManager["Programs"]):
         """
         return self._compile(self._modules[workload.name], answers)
 
+    def compiled_all(self, answers: Mapping[Problem, PolicyLike]) -> dict[str, CompilationResult]:
+        """The modules of all workloads, as `compiled` has those of one."""
+        return self._compile(itertools.chain.from_iterable(self._modules.values()), answers)
+
     def keep(self, result: CompilationResult) -> CompilationResult:
         """The result without its object, which is in the folder from then on."""
         self._file_of(result)
@@ -179,7 +191,11 @@ class Programs(AbstractContextManager["Programs"]):
 
     @contextmanager
     def linked(
-        self, workload: Workload, results: Mapping[str, CompilationResult] = _NO_RESULTS
+        self,
+        workload: Workload,
+        results: Mapping[str, CompilationResult] = _NO_RESULTS,
+        *,
+        links: int = 1,
     ) -> Iterator[Program]:
         """A program, which is removed at the end.
 
@@ -187,6 +203,8 @@ class Programs(AbstractContextManager["Programs"]):
             workload: what is linked.
             results: modules by name that are not taken as LLVM's own heuristics compile them;
                 they hold their objects, or are equal to what was kept.
+            links: how often it is linked: each time but the first its objects lie elsewhere in
+                memory, and those of C in another order.
 
         Raises:
             WorkloadError: it cannot be linked.
@@ -196,8 +214,10 @@ class Programs(AbstractContextManager["Programs"]):
         text = linked_text_bytes([Code.of(each) for each in made])
         with ExitStack() as files:
             objects = [self._held(each, files) for each in made]
-            path = files.enter_context(self.linked_objects(workload, objects))
-            yield Program(path, text, hashlib.sha256(path.read_bytes()).hexdigest())
+            orders = [objects, *(self._elsewhere(workload, objects, n) for n in range(1, links))]
+            paths = [files.enter_context(self.linked_objects(workload, each)) for each in orders]
+            found = hashlib.sha256(paths[0].read_bytes()).hexdigest()
+            yield Program(paths[0], text, found, tuple(paths[1:]))
 
     @contextmanager
     def linked_objects(
@@ -225,6 +245,31 @@ class Programs(AbstractContextManager["Programs"]):
             yield path
         finally:
             path.unlink(missing_ok=True)
+
+    def _elsewhere(self, workload: Workload, objects: Sequence[Path], number: int) -> list[Path]:
+        """Objects in another order, with padding of which a half is drawn before each.
+
+        Those of C++ keep their order, which is that of their initialisers.
+        """
+        drawn = random.Random(number)  # noqa: S311 (a layout is no secret)
+        order = list(objects)
+        if not self._is_cpp(workload):
+            drawn.shuffle(order)
+        found: list[Path] = []
+        for path in order:
+            found += [each for each in self._paddings() if drawn.random() < 0.5]
+            found.append(path)
+        return found
+
+    def _paddings(self) -> list[Path]:
+        """Objects of nothing but bytes of code that are never executed."""
+        with self._alone:
+            if not self._padding:
+                texts = [f'module asm ".p2align 4\\0A.skip {size}"' for size in _PADDING_BYTES]
+                modules = [Module("padding", each.encode(), is_text=True) for each in texts]
+                with self._compiler() as compiler:
+                    self._padding = [self._plainly(compiler, each) for each in modules]
+            return self._padding
 
     def _held(self, result: CompilationResult, files: ExitStack) -> Path:
         """The object's file, which goes with the stack unless it was kept."""
@@ -273,13 +318,11 @@ class Programs(AbstractContextManager["Programs"]):
             bitcode = compile_workload(workload, self._folder, self.clang, workload.folder)
         except CorpusToolsError as error:
             raise wrong(workload, str(error)) from error
-        options = CompileOptions(SOURCE_LEVEL)
         with self._compiler() as compiler:
-            return [
-                self._file_of(
-                    compiler.compile_module(
-                        Module(path.name, path.read_bytes()), options, keep_object=True
-                    )
-                )
-                for path in bitcode
-            ]
+            modules = [Module(path.name, path.read_bytes()) for path in bitcode]
+            return [self._plainly(compiler, each) for each in modules]
+
+    def _plainly(self, compiler: Compiler, module: Module) -> Path:
+        """The object of a module that is none of the corpus's."""
+        options = CompileOptions(SOURCE_LEVEL)
+        return self._file_of(compiler.compile_module(module, options, keep_object=True))

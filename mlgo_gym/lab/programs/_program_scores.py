@@ -12,6 +12,8 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from statistics import median
+from types import MappingProxyType
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,8 +25,14 @@ from mlgo_gym.lab.programs._finding import corpora_with_workloads
 from mlgo_gym.lab.programs._meters import Meter, Reading
 from mlgo_gym.lab.programs._program import Program, Programs
 from mlgo_gym.llvm import CompilationResult
-from mlgo_gym.problems import PolicyLike
+from mlgo_gym.problems import PolicyLike, Problem
 from mlgo_gym.rollout import BASELINE, Attempt, KeptText, without_frames
+
+LAYOUTS: Final = 16
+"""In how many layouts a program is measured by seconds, unless told otherwise."""
+
+Together = Mapping[str, Mapping[Problem, PolicyLike]]
+"""By name: what answers LLVM in one compilation, by problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +66,9 @@ def measured_programs(
     setting: Setting,
     meters: Sequence[Meter],
     names: Sequence[str] = (),
+    *,
+    together: Together = MappingProxyType({}),
+    layouts: int = LAYOUTS,
 ) -> Generator[ProgramScores]:
     """Measure every workload of corpora plainly and under each policy, as they are finished.
 
@@ -68,23 +79,31 @@ def measured_programs(
         setting: how modules are compiled; meters that are exact run as many programs at once.
         meters: what programs are measured by.
         names: which workloads; all, where none are named.
+        together: compared as well, by name: policies that answer in the same compilations, such as
+            those of an inliner and of a register allocator.
+        layouts: how often a program is linked for a meter that depends on its layout.
 
     Raises:
         WorkloadError: a corpus has no such workload, or one cannot be used.
         EnvironmentSetupError: a tool is missing.
     """
+    if not any(each.depends_on_layout for each in meters):
+        layouts = 1
     jobs = setting.jobs if isinstance(setting.jobs, int) else 1
     for package, corpus in corpora_with_workloads(corpora).items():
-        with Programs(corpus, names, opt_level=setting.opt_level) as programs:
+        how: dict[str, Any] = {"jobs": setting.jobs, "timeout_s": setting.timeout_s}
+        with Programs(corpus, names, opt_level=setting.opt_level, **how) as programs:
             try:
                 results = _compiled(corpus, programs, policies, setting)
+                for name, answers in together.items():
+                    results[name] = programs.compiled_all(answers)
             except (CompilationError, InputError) as error:
                 for name in programs.workloads:
                     yield ProgramScores(package, name, error=without_frames(error))
                 continue
             for name, workload in programs.workloads.items():
                 try:
-                    with _linked(programs, workload, results) as linked:
+                    with _linked(programs, workload, results, layouts) as linked:
                         readings = _read(workload, linked, meters, jobs)
                     yield ProgramScores(package, name, readings)
                 except (CompilationError, InputError) as error:
@@ -137,11 +156,53 @@ def paired_change(
     return RelativeChange(float(middle[0] / middle[1]) - 1, (float(low) - 1, float(high) - 1))
 
 
+def layouts_change(
+    samples: Sequence[float], baselines: Sequence[float], seed: int = 0
+) -> RelativeChange:
+    """The change of a geometric mean over layouts, with a bootstrap-t interval over layouts.
+
+    Layouts of one program have nothing to do with those of the other, so both are drawn.
+
+    >>> round(layouts_change([2.2, 2.2, 2.4], [2.0, 2.2, 2.0]).value, 3)
+    0.097
+    """
+    random = np.random.default_rng(seed)
+    mean, variance = 0.0, 0.0
+    means, variances = np.zeros(RESAMPLES), np.zeros(RESAMPLES)
+    for sign, each in ((1, samples), (-1, baselines)):
+        logs = np.log(each)
+        drawn = logs[random.integers(len(logs), size=(RESAMPLES, len(logs)))]
+        mean += sign * float(logs.mean())
+        variance += float(logs.var(ddof=1)) / len(logs)
+        means += sign * drawn.mean(axis=1)
+        variances += drawn.var(axis=1, ddof=1) / len(logs)
+    errors = (means - mean) / np.sqrt(np.maximum(variances, np.finfo(float).tiny))
+    low, high = np.percentile(errors, LEVEL)
+    ends = (mean - each * math.sqrt(variance) for each in (float(high), float(low)))
+    first, last = map(math.expm1, ends)
+    return RelativeChange(math.expm1(mean), (first, last))
+
+
+def spread(scores: Sequence[ProgramScores]) -> float | None:
+    """Return the standard deviation of plain programs' seconds over layouts, the mean of all."""
+    found = [
+        float(np.log(each.samples).std(ddof=1)) for each in _seconds(scores) if each.layouts > 1
+    ]
+    return sum(found) / len(found) if found else None
+
+
 def noise(scores: Sequence[ProgramScores]) -> float | None:
     """Return the share by which equal programs' seconds differ, the mean over programs."""
-    readings = [each.readings[BASELINE].get("seconds") for each in scores if not each.error]
-    found = [abs(median(each.again) / each.value - 1) for each in readings if each]
+    found = [
+        abs(median(each.again) / each.value - 1) for each in _seconds(scores) if each.layouts == 1
+    ]
     return sum(found) / len(found) if found else None
+
+
+def _seconds(scores: Sequence[ProgramScores]) -> list[Reading]:
+    """The readings of plain programs' seconds, if there are any."""
+    readings = (each.readings[BASELINE].get("seconds") for each in scores if not each.error)
+    return [each for each in readings if each]
 
 
 def _compiled(
@@ -170,10 +231,11 @@ def _linked(
     programs: Programs,
     workload: Workload,
     results: Mapping[str, Mapping[str, CompilationResult]],
+    links: int = 1,
 ) -> Iterator[dict[str, Program]]:
     with ExitStack() as stack:
         yield {
-            name: stack.enter_context(programs.linked(workload, objects))
+            name: stack.enter_context(programs.linked(workload, objects, links=links))
             for name, objects in results.items()
         }
 

@@ -30,9 +30,9 @@ from corpus_tools.sandbox import confinement
 from corpus_tools.scratch import scratch_folder
 from corpus_tools.workloads import Workload
 from mlgo_gym.base import OptionsError, WorkloadError
+from mlgo_gym.lab.programs._sums import MOST_BYTES, Sums
 
 _MIB: Final = 1 << 20
-_MOST_OUTPUT_BYTES: Final = 64 * _MIB
 _GRACE_S: Final = 5
 _TAIL_BYTES: Final = 400
 _WITHOUT: Final = (
@@ -190,7 +190,7 @@ def check_end(workload: Workload, run: ProgramRun) -> None:
             f"program, found another; compile for -target-cpu x86-64{_said(run)}",
         )
     if run.status == -signal.SIGXFSZ:
-        expected = f"files and output of at most {_MOST_OUTPUT_BYTES} bytes"
+        expected = f"files and output of at most {MOST_BYTES} bytes"
         raise wrong(workload, f"expected {expected}, found more")
     if run.status != workload.exit_status:
         number = -run.status
@@ -307,7 +307,7 @@ def started_program(
         if rules >= 0:
             stack.callback(os.close, rules)
         most_s = workload.timeout_s * way.slowdown
-        limits = (workload.memory_mib * _MIB + way.more_bytes, _MOST_OUTPUT_BYTES)
+        limits = (workload.memory_mib * _MIB + way.more_bytes, MOST_BYTES)
         words = [rules, calls.hex(), *limits, most_s + _GRACE_S, note.fileno(), gate]
         prefix = [each.format(log=log.fileno()) for each in way.prefix]
         own_variables = {k: v.format(log=log.fileno()) for k, v in way.environment.items()}
@@ -323,7 +323,12 @@ def started_program(
             pass_fds=[each for each in kept if each >= 0],
             start_new_session=True,
         )
-        yield StartedProgram(process, most_s, own, files)
+        sums = Sums(process.pid, here, [log.fileno(), note.fileno()])
+        try:
+            yield StartedProgram(process, most_s, own, files)
+        finally:
+            if problem := sums.end():
+                raise wrong(workload, problem)
 
 
 def _places(scratch: Path) -> tuple[Path, Path]:

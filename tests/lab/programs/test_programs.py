@@ -7,6 +7,7 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import lief
 import pytest
 
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
@@ -217,6 +218,35 @@ def test_seconds_take_turns(corpus: MakeCorpus) -> None:
     assert (len(first.samples), len(first.again), len(second.samples)) == (3, 3, 3)
     assert second.again == ()
     assert 0 < first.value == sorted(first.samples)[1] < 10
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("language", ["c", "cpp"])
+def test_layouts(corpus: MakeCorpus, language: str) -> None:
+    """The same code at other addresses, which is the same each time that it is asked for."""
+    modules = {f"a.{language}": "int other(int x) { return 3 * x; }\n", "twice.c": MODULE}
+    with Programs(corpus(DESCRIPTION, modules)) as programs:
+        workload = programs.workloads["twice"]
+        places = []
+        for _ in range(2):
+            with programs.linked(workload, links=4) as program:
+                assert {run_program(workload, each).status for each in program.layouts} == {0}
+                found = [symbols(each) for each in (program.path, *program.layouts)]
+                (reading,) = Seconds(repeats=1).read(workload, [program])
+                places.append([(each["twice"], each["other"], each["main"]) for each in found])
+    assert (reading.layouts, len(reading.samples), reading.again) == (4, 4, ())
+    assert places[0] == places[1]
+    assert len(set(places[0])) == 4
+    orders = {twice < other for twice, other, _ in places[0]}
+    assert orders == ({True, False} if language == "c" else {False})
+
+
+def symbols(program: Path) -> dict[str, int]:
+    """Addresses by name; those of C++ without what encodes their parameters."""
+    elf = lief.ELF.parse(program)
+    assert elf
+    names = {str(each.name): each.value for each in elf.symtab_symbols}
+    return names | {"other": names.get("_Z5otheri") or names["other"]}
 
 
 @pytest.mark.e2e

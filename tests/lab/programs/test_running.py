@@ -148,6 +148,74 @@ def test_an_instruction_that_valgrind_does_not_know(program: MakeProgram) -> Non
     )
 
 
+MUCH = {
+    "files": (
+        "for (int i = 0; i < 8; ++i) fill(names[i]);",
+        "expected files and output of at most 67108864 bytes, found more",
+    ),
+    "files without names": (
+        "for (int i = 0; i < 8; ++i) { fill(names[i]); remove(names[i]); }",
+        "expected files and output of at most 67108864 bytes, found more",
+    ),
+    "names": (
+        'for (int i = 0; i < 17000; ++i) { sprintf(text, "%d", i); touch(text); }',
+        "expected at most 16384 files and folders, found more",
+    ),
+    "threads": (
+        "for (int i = 0; i < 300; ++i) start();",
+        "expected at most 256 threads at once, found more",
+    ),
+}
+FILL = """#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+static char text[1 << 20];
+static const char *names[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
+static void fill(const char *name) {
+  int file = open(name, O_CREAT | O_WRONLY, 0600);
+  memset(text, 1, sizeof text);
+  for (int i = 0; i < 20; ++i) write(file, text, sizeof text);
+}
+static void touch(const char *name) { close(open(name, O_CREAT | O_WRONLY, 0600)); }
+static void *wait_(void *data) { pause(); return data; }
+static void start(void) {
+  pthread_t thread;
+  pthread_attr_t small;
+  pthread_attr_init(&small);
+  pthread_attr_setstacksize(&small, 65536);
+  pthread_create(&thread, &small, wait_, 0);
+}
+int main(void) {
+"""
+
+
+@pytest.mark.parametrize("name", MUCH)
+def test_the_sum_has_limits(program: MakeProgram, name: str) -> None:
+    """Each file and thread is small enough; the program would wait for long if nobody ended it."""
+    body, expected = MUCH[name]
+    workload, path = program(f"{FILL} {body} sleep(50); return 0; }}", timeout_s=60)
+    with pytest.raises(WorkloadError) as caught:
+        run_program(workload, path)
+    assert str(caught.value) == f"workload 'w': {expected}"
+    assert not left_over()
+
+
+def test_memory_without_a_name(program: MakeProgram) -> None:
+    """Memory that is not mapped would not count, so there is none; and few files are open."""
+    body = """#define _GNU_SOURCE
+    #include <fcntl.h>
+    #include <sys/mman.h>
+    int main(void) {
+      int most = 0;
+      while (open("/dev/null", O_RDONLY) >= 0) ++most;
+      return memfd_create("a", 0) >= 0 || most > 64;
+    }
+    """
+    assert run_program(*program(body)).status == 0
+
+
 ESCAPES = {
     "mode": 'chmod("PATH", 0777)',
     "times": 'utimes("PATH", 0)',
@@ -204,7 +272,8 @@ def test_a_folder_that_is_deep_goes_all_the_same(program: MakeProgram) -> None:
       return 0;
     }
     """
-    assert run_program(*program(body)).status == 0
+    with pytest.raises(WorkloadError, match="expected at most 64 levels of folders, found more"):
+        run_program(*program(body))
     assert not left_over()
 
 

@@ -35,13 +35,15 @@ def measured(
     output: Output,
     *,
     names: Sequence[str] = (),
+    **how: Any,
 ) -> list[ProgramScores]:
-    """Measure the programs of corpora, behind a bar of progress."""
+    """`measured_programs`, by the meters' names, behind a bar of progress."""
     from mlgo_gym.lab.programs import meter_named
     from mlgo_gym.lab.programs._program_scores import measured_programs
 
     total = count_workloads(corpora, names)
-    found = measured_programs(corpora, policies, setting, list(map(meter_named, meters)), names)
+    chosen = list(map(meter_named, meters))
+    found = measured_programs(corpora, policies, setting, chosen, names, **how)
     return list(output.track(found, "measuring", total))
 
 

@@ -9,9 +9,11 @@ from mlgo_gym.cli import Cell, Grid, Row, change
 from mlgo_gym.lab.programs import METERS
 from mlgo_gym.lab.programs._program_scores import (
     ProgramScores,
+    layouts_change,
     noise,
     paired_change,
     program_change,
+    spread,
 )
 from mlgo_gym.rollout import BASELINE
 
@@ -41,6 +43,11 @@ def program_tables(
     for policy in policies:
         rows = [[each.label, *(_cell(each, policy, meter) for meter in meters)] for each in known]
         yield Grid((f"under {policy}", *meters), rows, folds=True)
+    if (moves := spread(known)) is not None:
+        yield (
+            "Seconds of the CPU are geometric means over layouts of the program in memory, which "
+            f"alone move it by {100 * moves:.1f} % (standard deviation, mean of programs)."
+        )
     if (differs := noise(known)) is not None:
         yield (
             f"Seconds of the CPU are medians; the same program again differs by {100 * differs:.1f}"
@@ -52,7 +59,8 @@ def _cell(scores: ProgramScores, policy: str, meter: str) -> Cell:
     own, baseline = (scores.readings[name][meter] for name in (policy, BASELINE))
     if not own.samples or own is baseline:
         return change(scores.ratio(policy, meter) - 1)
-    found = paired_change(own.samples, baseline.samples)
+    changed = layouts_change if own.layouts > 1 else paired_change
+    found = changed(own.samples, baseline.samples)
     return change(found.value, found.interval)
 
 
@@ -84,6 +92,7 @@ def programs_record(
                             "value": reading.value,
                             "samples": list(reading.samples),
                             "again": list(reading.again),
+                            "layouts": reading.layouts,
                             "details": dict(reading.details),
                         }
                         for meter, reading in found.items()

@@ -7,6 +7,7 @@ DESCRIPTION = (
 EXAMPLE = "mlgo-gym workload check --corpus corpora/lupa"
 COMMANDS = {
     "_list": "the workloads of corpora, and what they do",
+    "_new": "run a program of your own once, and record what it writes",
     "_run": "run a program, compiled plainly or with a model",
     "_check": "see that programs do the same however they are compiled and measured",
 }

@@ -30,6 +30,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.evaluation import Setting
     from mlgo_gym.lab.programs import run_program
     from mlgo_gym.lab.programs._program_scores import linked_programs
+    from mlgo_gym.lab.programs._running import compare_output
 
     corpus = shared.one_corpus_of(options)
     problem = shared.problem_of(options)
@@ -45,8 +46,9 @@ def run(options: argparse.Namespace, output: Output) -> int:
             with writing(options.program) as file:
                 file.write(programs[name].path.read_bytes())
             options.program.chmod(0o755)
-        done = run_program(workload, programs[name].path)
+        done = run_program(workload, programs[name].path, check_output=False)
     output.verbatim(done.stdout.decode(errors="replace").rstrip("\n"))
+    compare_output(workload, done)
     output.json(
         {
             "workload": workload.name,
