@@ -118,14 +118,17 @@ def permutation_importance(
         for _ in range(repeats if values > 1 else 0):
             permuted = recorded.values.copy()
             permuted[feature] = random.permutation(original)
-            rounds.append(decide(runner, permuted) - recorded.decisions)
-        changes = np.array(rounds or [np.zeros(len(original))])
-        shares = (changes != 0).mean(axis=1)
+            is_other = permuted != recorded.values  # the answer to what stays is known
+            changes = np.zeros(len(original), np.int64)
+            changes[is_other] = decide(runner, permuted[is_other]) - recorded.decisions[is_other]
+            rounds.append(changes)
+        found = np.array(rounds or [np.zeros(len(original))])
+        shares = (found != 0).mean(axis=1)
         yield Importance(
             feature,
             float(shares.mean()),
             float(shares.std()),
-            float((changes > 0).mean()),
+            float((found > 0).mean()),
             values,
         )
 
