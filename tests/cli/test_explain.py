@@ -46,6 +46,27 @@ def test_a_policy_beside_llvm(tmp_path: Path) -> None:
     assert {row["policy"] for row in rows} == {"LLVM", "never"}
 
 
+def test_what_a_change_is_made_of(tmp_path: Path) -> None:
+    """What it takes to call is most of what it costs to inline nothing; no byte is twice."""
+    done = run("explain", "--policy", "never", "--module", "scene.cpp", cwd=tmp_path)
+    parts = re.findall(
+        r"│ (decisions that \w+|calls, .* them) +│ +\d* │ +([+-][\d,]+) │", done.stdout
+    )
+    sums = {name: int(text.replace(",", "")) for name, text in parts}
+    assert list(sums) == [
+        "decisions that cost",
+        "decisions that saved",
+        "calls, and code around them",
+    ]
+    (whole,) = re.findall(r"│ all of it +│ +115 │ +\+([\d,]+) │", done.stdout)
+    assert int(whole.replace(",", "")) == sum(sums.values())
+    assert sums["calls, and code around them"] > sums["decisions that cost"]
+    record = json.loads(
+        run("explain", "--policy", "never", "--module", "scene.cpp", "--json", cwd=tmp_path).stdout
+    )
+    assert round(record["modules"][0]["around_bytes"]) == sums["calls, and code around them"]
+
+
 def test_functions_before_and_after(tmp_path: Path) -> None:
     """Their IR three times, where a click on their names leads to; nothing else is needed."""
     line = ("explain", "--policy", "never", "--module", "json_read.c", "--html", "page.html")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
@@ -62,8 +63,13 @@ class OtherDecision:
 
         No byte is of two decisions.
         """
+        return self.own_difference_bytes + self.callee_bytes
+
+    @property
+    def own_difference_bytes(self) -> int:
+        """How much more code came of the call, without calls inside it."""
         before, after = (each.own_bytes if each else 0 for each in (self.before, self.after))
-        return after - before + self.callee_bytes
+        return after - before
 
     @property
     def difference_executed(self) -> int | None:
@@ -101,6 +107,15 @@ class FunctionChange:
         return (self.after_bytes or 0) - (self.before_bytes or 0)
 
     @property
+    def around_bytes(self) -> int:
+        """The part of the difference that came of no decision in it: calls, and code around them.
+
+        A call that is gone takes with it what it takes to call: moves of arguments and results,
+        and registers that are saved.
+        """
+        return self.difference_bytes - sum(each.own_difference_bytes for each in self.decisions)
+
+    @property
     def difference_executed(self) -> int | None:
         """How many more instructions are executed in it; ``None`` where it is not known."""
         return _difference(*self.executed)
@@ -125,6 +140,16 @@ class ModuleChange:
     text_bytes: tuple[int, int]
     first: OtherDecision | None
     functions: tuple[FunctionChange, ...]
+
+    @property
+    def costs(self) -> list[float]:
+        """What each decision adds to the module, in bytes."""
+        return [other.cost_bytes for each in self.functions for other in each.decisions]
+
+    @property
+    def around_bytes(self) -> float:
+        """The part of the change that is of no decision: calls, and code around them."""
+        return self.text_bytes[1] - self.text_bytes[0] - math.fsum(self.costs)
 
 
 def compare_decisions(before: PlacedDecisions, after: PlacedDecisions) -> ModuleChange:

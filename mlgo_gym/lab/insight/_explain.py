@@ -122,7 +122,7 @@ def permutation_importance(
             changes = np.zeros(len(original), np.int64)
             changes[is_other] = decide(runner, permuted[is_other]) - recorded.decisions[is_other]
             rounds.append(changes)
-        found = np.array(rounds or [np.zeros(len(original))])
+        found = np.array(rounds or [np.zeros_like(recorded.decisions)])
         shares = (found != 0).mean(axis=1)
         yield Importance(
             feature,

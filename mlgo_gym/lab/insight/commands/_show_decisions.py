@@ -29,6 +29,7 @@ _TEN: Final = (("Decisions that cost most", 1), ("Decisions that saved most", -1
 _MOST: Final = 10
 _KINDS: Final = {1: "worse", -1: "better"}
 _WITHOUT_EFFECT: Final = ((0, None), (None, 0))
+_AROUND: Final = "calls, and code around them"
 _ANSWERS: Final = {0: "leave", 1: "inline", None: "not asked"}
 
 
@@ -48,7 +49,9 @@ def sections(
 ) -> list[tuple[str, list[Grid | str]]]:
     """Headings, each with grids and texts: modules, functions, and the decisions in them."""
     functions = [each for change in changes for each in change.functions]
-    parts: list[tuple[str, list[Grid | str]]] = [("Modules", [_modules(changes, names)])]
+    parts: list[tuple[str, list[Grid | str]]] = [
+        ("Modules", [_modules(changes, names), _made_of(changes)])
+    ]
     if parted := [each for each in changes if each.first]:
         parts.append(("Where ways part", [_partings(parted, names)]))
     chosen = changed_most(changes, count)
@@ -83,6 +86,26 @@ def _modules(changes: Sequence[ModuleChange], names: Names) -> Grid:
         before, after = (sum(each.text_bytes[index] for each in changes) for index in (0, 1))
         footer = [f"{len(changes):,} modules", *_sizes(before, after)]
     return Grid(("module", *names, "change"), rows, footer, folds=True)
+
+
+def _made_of(changes: Sequence[ModuleChange]) -> Grid:
+    """What decisions add and take, and the rest, which is of none of them."""
+    costs = [cost for each in changes for cost in each.costs]
+    around = math.fsum(each.around_bytes for each in changes)
+    rows: list[Row] = [
+        [title, amount(len(found)), _difference(math.fsum(found))]
+        for title, sign in (("decisions that cost", 1), ("decisions that saved", -1))
+        for found in [[cost for cost in costs if sign * cost > 0]]
+    ]
+    rows.append([_AROUND, "", _difference(around)])
+    footer: Row = ["all of it", amount(len(costs)), _difference(math.fsum([*costs, around]))]
+    return Grid(("what the change is made of", "decisions", "bytes"), rows, footer, folds=True)
+
+
+def _difference(size_bytes: float) -> Cell:
+    number = round(size_bytes)
+    kind = _KINDS.get((number > 0) - (number < 0), "")
+    return Cell(f"{number:+,}" if number else "0", size_bytes, kind)
 
 
 def _sizes(before: int, after: int) -> Row:
@@ -158,6 +181,7 @@ def _decisions(change: FunctionChange, names: Names) -> Grid:
     if rest := len(change.decisions) - len(shown):
         what = f"{rest} that one left and the other was not asked about"
         rows.append([what, *[""] * (len(names) + 1 + is_known)])
+    rows.append([_AROUND, *[""] * len(names), _difference(change.around_bytes), *[""] * is_known])
     counted = ["executed"] if is_known else []
     heading = f"in {source_name(change.function)}"
     return Grid((heading, *names, "code of it", *counted), rows, folds=True)
@@ -193,6 +217,7 @@ def _module_record(change: ModuleChange) -> dict[str, Any]:
         "package": change.key.package,
         "module": change.key.name,
         "text_bytes": list(change.text_bytes),
+        "around_bytes": change.around_bytes,
         "first": change.first and _decision_record(change.first),
         "functions": [
             {
