@@ -14,7 +14,8 @@ BIN := $(VENV)/bin
 DEV_READY := $(VENV)/.ready-dev
 DOCS := .venv-docs
 
-.PHONY: demo test test-smoke test-random test-slow test-stress mutate fuzz explore inputs faults check docs docs-links format bench lock hooks protos \
+.PHONY: demo test test-smoke test-random test-slow test-stress mutate fuzz explore inputs faults \
+  hardships check docs docs-links format bench lock hooks protos \
   sample-corpus recipes-table clean
 
 demo: $(BIN)/python
@@ -58,6 +59,9 @@ explore: $(DEV_READY)
 # the scenarios, KIND= what happens.
 inputs: $(DEV_READY)
 	$(BIN)/python -m tests.faults.inputs $(ONLY)
+
+hardships: $(DEV_READY)
+	$(BIN)/python -m tests.faults.hardships $(ONLY)
 
 faults: $(DEV_READY)
 	$(BIN)/python -m tests.faults $(LAST:%=--last %) $(if $(ONLY),--only $(ONLY)) $(if $(KIND),--kind $(KIND))

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Final, Literal, NamedTuple
 
+from corpus_tools.budget import Budget
 from corpus_tools.errors import SdistError
 from corpus_tools.manifest import name_problem
 from corpus_tools.reading import open_regular, reason_of
@@ -117,14 +118,14 @@ def _of_zip(member: zipfile.ZipInfo) -> _Member:
 def _check(archive: str, members: Iterable[_Member]) -> None:
     """Look at all members before the first of them is unpacked."""
     kinds: dict[PurePosixPath, str] = {}
-    left_bytes = MAX_UNPACKED_BYTES
+    budget = Budget(ValueError, bytes=MAX_UNPACKED_BYTES, files_and_folders=MAX_MEMBERS)
     for member in members:
-        left_bytes -= max(0, member.size_bytes)
-        problem = _problem(member, kinds)
-        if len(kinds) > MAX_MEMBERS:
-            problem = f"expected at most {MAX_MEMBERS} files and folders in all, found more"
-        elif left_bytes < 0:
-            problem = f"expected at most {MAX_UNPACKED_BYTES} bytes in all, found more"
+        known = len(kinds)
+        try:
+            problem = _problem(member, kinds)
+            budget.charge(bytes=member.size_bytes, files_and_folders=len(kinds) - known)
+        except ValueError as error:
+            problem = str(error)
         if problem:
             raise SdistError(f"{archive}: member {member.name!r} refused: {problem}")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
+import glob
 import itertools
 import os
 import shutil
@@ -11,8 +13,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
-__all__ = ["is_alive", "process_namespace", "scratch_folder"]
+__all__ = ["is_alive", "process_namespace", "scratch_folder", "sibling_folder"]
+
+_LOCK: Final = ".mlgo-gym.lock"
+_STAGED, _OLD = ".staged", "old"
+_NAME_LENGTH: Final = 48
 
 
 @contextmanager
@@ -31,6 +38,63 @@ def scratch_folder() -> Iterator[Path]:
         yield folder
     finally:
         _remove(folder)  # what stays is the next one's to remove
+
+
+@contextmanager
+def sibling_folder(target: Path) -> Iterator[Path]:
+    """A folder beside a file or folder, for what is to take its place; removed at the end.
+
+    Those that killed processes have left for the same target are removed before; what is ``old``
+    in one gets the target's name back, if nothing has it. Each is locked by its owner, so that
+    machines that share the folder do not remove each other's.
+
+    Args:
+        target: its folder is made if it is not there.
+
+    Yields:
+        The folder, which its owner alone may read. What is in it may be moved elsewhere.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    prefix = f".{target.name[:_NAME_LENGTH]}."
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _remove_abandoned(target, prefix)
+    folder = Path(tempfile.mkdtemp(_STAGED, prefix, target.parent))
+    lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        with suppress(OSError):  # a file system without locks: it stays if this is killed
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
+    finally:
+        os.close(lock)
+        _remove(folder)
+
+
+def _remove_abandoned(target: Path, prefix: str) -> None:
+    """Remove folders beside a target whose owners are gone."""
+    with suppress(OSError):
+        for folder in target.parent.glob(f"{glob.escape(prefix)}*{_STAGED}"):
+            about = folder.lstat()
+            if stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid():
+                _remove_unlocked(folder, target)
+
+
+def _remove_unlocked(folder: Path, target: Path) -> None:
+    try:
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:  # it is being made, or somebody else's
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # its owner is there, or nobody can tell
+        return
+    else:
+        if (folder / _OLD).exists() and not os.path.lexists(target):
+            (folder / _OLD).rename(target)
+        _remove(folder)
+    finally:
+        os.close(lock)
 
 
 def _remove_stale() -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from pathlib import Path
 
 from corpus_tools.errors import SdistError
 from corpus_tools.reading import open_regular
 from corpus_tools.recipes import Recipe
+from corpus_tools.scratch import sibling_folder
 
 
 def fetch_sdist(recipe: Recipe, cache_dir: Path) -> Path:
@@ -29,9 +29,8 @@ def fetch_sdist(recipe: Recipe, cache_dir: Path) -> Path:
     cached = cache_dir / recipe.sdist
     if cached.is_file() and sha256_of(cached) == recipe.sha256:
         return cached
-    cache_dir.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache_dir, prefix=".download.") as temporary:
-        fetched = _download(recipe, Path(temporary))
+    with sibling_folder(cached) as temporary:
+        fetched = _download(recipe, temporary)
         check_sha256(fetched, recipe.sha256)
         fetched.replace(cached)
     return cached

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
 from corpus_tools.errors import OutputError
 from corpus_tools.manifest import MANIFEST_NAME
 from corpus_tools.reading import parse_json, read_regular, shaped
+from corpus_tools.scratch import sibling_folder
 
 INFO_NAME = "corpus_info.json"
 
@@ -57,21 +57,17 @@ def staged_folder(output: Path) -> Iterator[Path]:
     """
     output = output.resolve()
     check_output(output)
-    with _sibling(output) as temporary:
-        # One level down: mkdtemp's folders are readable by their owner only.
-        staged = Path(temporary) / "new"
+    with ExitStack() as stack:
+        try:
+            temporary = stack.enter_context(sibling_folder(output))
+        except OSError as error:
+            raise OutputError.refused(output, error) from error
+        # One level down: the folder around it is readable by its owner only.
+        staged = temporary / "new"
         staged.mkdir()
         yield staged
         check_output(output)
-        _swap(staged, output, Path(temporary) / "old")
-
-
-def _sibling(output: Path) -> tempfile.TemporaryDirectory[str]:
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        return tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.")
-    except OSError as error:
-        raise OutputError.refused(output, error) from error
+        _swap(staged, output, temporary / "old")
 
 
 def _swap(staged: Path, output: Path, old: Path) -> None:

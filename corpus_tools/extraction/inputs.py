@@ -5,8 +5,10 @@ from __future__ import annotations
 import enum
 import os.path
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from corpus_tools.budget import Budget
 from corpus_tools.errors import BuildListError
 from corpus_tools.manifest import name_problem
 from corpus_tools.reading import brief, read_regular
@@ -216,7 +218,7 @@ class _Expansion:
     def __init__(self, directory: Path, *, is_line_based: bool) -> None:
         self._directory = directory
         self._is_line_based = is_line_based
-        self._left = _MOST_ARGUMENTS
+        self._budget = Budget(partial(BuildListError, directory), arguments=_MOST_ARGUMENTS)
 
     def of(self, arguments: list[str], above: tuple[Path, ...]) -> list[str]:
         expanded = []
@@ -228,10 +230,6 @@ class _Expansion:
             if path in above or len(above) == _DEEPEST_RESPONSE_FILE:
                 raise BuildListError(path, "expected response files that end, found one in itself")
             inner = read_arguments(path, self._directory, is_line_based=self._is_line_based)
-            self._left -= len(inner)
-            if self._left < 0:
-                found = _MOST_ARGUMENTS - self._left
-                problem = f"expected at most {_MOST_ARGUMENTS} arguments in all, found {found}"
-                raise BuildListError(path, problem)
+            self._budget.charge(arguments=len(inner))
             expanded += self.of(inner, (*above, path))
         return expanded

@@ -10,9 +10,11 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from corpus_tools.budget import Budget
 from corpus_tools.errors import BuildListError
 from corpus_tools.extraction.inputs import OBJECT_SUFFIXES, expand_response_files, read_list
 from corpus_tools.extraction.linker_parameters import ARCHIVE_SUFFIXES
@@ -67,14 +69,11 @@ def list_links(build: Path) -> list[Link]:
     inputs = {output: given for output, (given, _) in commands.items()}
     used = {each for name in inputs for each in inputs[name] if each.suffix in ARCHIVE_SUFFIXES}
     links: list[Link] = []
-    left = _MOST_OBJECTS
+    budget = Budget(partial(BuildListError, build), objects_of_links=_MOST_OBJECTS)
     for path in inputs:
         if path in used or not (objects := _objects(path, inputs)):
             continue
-        left -= len(objects)
-        if left < 0:
-            problem = f"expected at most {_MOST_OBJECTS} objects in all links, found more"
-            raise BuildListError(build, problem)
+        budget.charge(objects_of_links=len(objects))
         links.append(Link(os.path.relpath(path, build), objects, commands[path][1]))
     return sorted(links, key=lambda each: each.name)
 

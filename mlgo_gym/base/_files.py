@@ -19,7 +19,6 @@ import secrets
 import shutil
 import stat
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -28,6 +27,7 @@ from types import MappingProxyType
 from typing import Any, BinaryIO, Final
 
 from corpus_tools.reading import parse_json
+from corpus_tools.scratch import sibling_folder
 
 __all__ = [
     "PARTIAL",
@@ -159,10 +159,8 @@ def staged_folder(target: Path) -> Iterator[Path]:
     where something cannot be written, or where it is a file.
     """
     target = Path(os.path.realpath(target))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    prefix = f".{target.name[:_NAME_LENGTH]}."
-    with tempfile.TemporaryDirectory(prefix=prefix, dir=target.parent) as scratch:
-        staged, old = Path(scratch) / "new", Path(scratch) / "old"
+    with sibling_folder(target) as scratch:
+        staged, old = scratch / "new", scratch / "old"
         staged.mkdir()
         yield staged
         for path in [*sorted(staged.rglob("*")), staged]:

@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import unquote
 
+from corpus_tools.budget import Budget
 from corpus_tools.scratch import scratch_folder
 from mlgo_gym.base._errors import EnvironmentSetupError, OptionsError
 from mlgo_gym.base._files import FileError, locked_folder
@@ -163,14 +164,13 @@ class RemoteFolder:
                 reason = f"expected the size of {name!r}, found {about.get('size')!r}"
                 raise FileError(errno.EINVAL, reason, self.uri)
             files[name] = about
-        for what, limit, count in (
-            ("files", MAX_FILES, len(files)),
-            ("bytes", MAX_BYTES, sum(each["size"] for each in files.values())),
-        ):
-            if count > limit:
-                reason = f"expected at most {limit} {what} in it, found {count}: name a part of it"
-                raise FileError(errno.EFBIG, reason, self.uri)
+        budget = Budget(self._too_much, files=MAX_FILES, bytes=MAX_BYTES)
+        size_bytes = sum(each["size"] for each in files.values())
+        budget.charge(files=len(files), bytes=size_bytes)
         return files
+
+    def _too_much(self, problem: str) -> FileError:
+        return FileError(errno.EFBIG, f"{problem}: name a part of it", self.uri)
 
     def copy(self, listed: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
         """Copy the files of a listing, which must be the same afterwards."""

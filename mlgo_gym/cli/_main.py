@@ -207,18 +207,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read the output has seen enough
         sys.stderr.close()
         return 1
-    except OSError as error:  # of the system: a file or a call that nobody has said more about
-        reason = error.strerror or str(error)
-        Output(as_json=False).error(f"{error.filename}: {reason}" if error.filename else reason)
-        return 1
-    except MemoryError:
-        Output(as_json=False).error("out of memory")
+    except (OSError, ImportError, MemoryError) as error:
+        Output(as_json=False).error(_reason(error))
         return 1
     except (KeyboardInterrupt, RuntimeError) as error:
         if isinstance(error, RuntimeError) and _INSIDE not in str(error):
             raise
         Output(as_json=False).error("interrupted")
         return _INTERRUPTED
+
+
+def _reason(error: OSError | ImportError | MemoryError) -> str:
+    """What the system has refused that nobody has said more about."""
+    if isinstance(error, MemoryError):
+        return "out of memory"
+    if isinstance(error, ImportError):
+        if not (error.path or "").endswith(".so"):
+            raise error
+        return f"a library cannot be loaded: {error}"
+    reason = error.strerror or str(error)
+    return f"{error.filename}: {reason}" if error.filename else reason
 
 
 def _run(arguments: Sequence[str]) -> int:

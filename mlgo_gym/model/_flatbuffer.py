@@ -14,6 +14,8 @@ from typing import Any, Final
 from flatbuffers import encode, number_types
 from flatbuffers.table import Table as _Table
 
+from corpus_tools.budget import Budget
+
 MAX_TABLES: Final = 1 << 13
 """The most tables that are read of a file; a policy has some hundreds."""
 
@@ -29,12 +31,12 @@ class FlatbufferError(Exception):
 class Table:
     """A table, fields by their number in the schema; a `FlatbufferError` bounds what they hold."""
 
-    def __init__(self, data: bytes, position: int, budget: list[int] | None = None) -> None:
+    def __init__(self, data: bytes, position: int, budget: Budget | None = None) -> None:
         self._data = data
-        self._budget = [2 * len(data), MAX_TABLES] if budget is None else budget
-        self._budget[1] -= 1
-        if self._budget[1] < 0:
-            raise FlatbufferError(f"expected at most {MAX_TABLES} tables, found more")
+        self._budget = budget or Budget(
+            FlatbufferError, bytes_of_vectors=2 * len(data), tables=MAX_TABLES
+        )
+        self._budget.charge(tables=1)
         self._check(position)
         self._table: Any = _Table(data, position)
         self._vtable = self._guard(
@@ -118,9 +120,7 @@ class Table:
             raise FlatbufferError(
                 f"expected at most {min(limit, room)} entries in a vector, found {count}"
             )
-        self._budget[0] -= count * element_bytes
-        if self._budget[0] < 0:
-            raise FlatbufferError("expected vectors that do not overlap, found more than the file")
+        self._budget.charge(bytes_of_vectors=count * element_bytes)
         return start, count
 
     def _follow(self, position: int) -> int:

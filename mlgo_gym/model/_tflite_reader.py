@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+from corpus_tools.budget import Budget
 from mlgo_gym.base import ModelError, read_bounded
 from mlgo_gym.model._flatbuffer import FlatbufferError, Table
 from mlgo_gym.model._graph import MAX_RANK, Attribute, Graph, Operator, Port, Tensor
@@ -82,7 +83,7 @@ class _Reader:
             raise self._error(f"expected schema version {_SCHEMA_VERSION}, found {version}")
         self._buffers = model.tables(4, _MAX_ITEMS)
         self._tensors: tuple[Tensor, ...] = ()
-        self._operands = 0
+        self._budget = Budget(self._error, inputs_and_outputs_of_operators=MAX_OPERANDS)
 
     def read(self) -> Graph:
         subgraphs = self._model.tables(2, _MAX_ITEMS)
@@ -160,12 +161,7 @@ class _Reader:
         if index >= len(kinds):
             raise self._error(f"expected an operator of 0 to {len(kinds) - 1}, found {index}")
         inputs, outputs = table.integers(1, _MAX_ITEMS), table.integers(2, _MAX_ITEMS)
-        self._operands += len(inputs) + len(outputs)
-        if self._operands > MAX_OPERANDS:
-            raise self._error(
-                f"expected at most {MAX_OPERANDS} inputs and outputs of operators, "
-                f"found {self._operands}"
-            )
+        self._budget.charge(inputs_and_outputs_of_operators=len(inputs) + len(outputs))
         kind = kinds[index]
         if kind not in OPERATORS:
             names = [self._tensors[each].name for each in outputs if 0 <= each < len(self._tensors)]

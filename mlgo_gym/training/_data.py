@@ -62,10 +62,17 @@ def rewards_of(
     packages: Packages,
     held_out: Packages,
     *,
+    jobs: Jobs = 1,
     timeout_s: float = DEFAULT_TIMEOUT_S,
-    **_: Any,
 ) -> Rewards:
     """The reward of each package, of which some can be trained on and some be chosen on.
+
+    Args:
+        reward: its name.
+        packages: what is trained on.
+        held_out: what is chosen on.
+        jobs: how many modules of a package are compiled at once.
+        timeout_s: how long LLVM may take for one, in seconds.
 
     Raises:
         WorkloadError: programs are to run, and none are there for one of the two.
@@ -73,7 +80,7 @@ def rewards_of(
     for part in (packages, held_out):
         Rewards(reward, part, None, timeout_s)
     both = Packages({**packages.corpora, **held_out.corpora})
-    return Rewards(reward, both, None, timeout_s)
+    return Rewards(reward, both, None, timeout_s, jobs=jobs)
 
 
 def describe(packages: Packages) -> dict[str, Any]:

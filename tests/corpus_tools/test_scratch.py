@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from corpus_tools.scratch import scratch_folder
+from corpus_tools.scratch import scratch_folder, sibling_folder
 
 KILLED = """
 import os, signal
@@ -46,3 +46,55 @@ def test_what_a_killed_process_left_goes_with_the_next(
             assert own.exists()
         assert not left.exists()
     assert sorted(each.name for each in tmp_path.iterdir()) == [f"{left.name}x", "others"]
+
+
+KILLED_BESIDE = """
+import os, signal, sys
+from pathlib import Path
+from corpus_tools.scratch import sibling_folder
+target = Path(sys.argv[1])
+with sibling_folder(target) as folder:
+    (folder / "new").mkdir()
+    if target.exists():
+        target.rename(folder / "old")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def _left(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir())
+
+
+def test_what_a_killed_process_left_beside_a_target(tmp_path: Path) -> None:
+    """It goes with the next one, and what was at the target before is there again."""
+    target = tmp_path / "out"
+    target.mkdir()
+    (target / "file").write_text("old")
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", KILLED_BESIDE, target], check=False)
+    assert not target.exists() or _left(target) == ["file"]
+    with sibling_folder(target) as folder:
+        assert _left(tmp_path) == sorted(["out", folder.name])
+        assert (target / "file").read_text() == "old"
+    assert _left(tmp_path) == ["out"]
+
+
+def test_what_is_in_use_stays(tmp_path: Path) -> None:
+    with sibling_folder(tmp_path / "out") as first:
+        with sibling_folder(tmp_path / "out") as second:
+            assert _left(tmp_path) == sorted([first.name, second.name])
+        assert _left(tmp_path) == [first.name]
+
+
+def test_what_only_looks_like_it_stays(tmp_path: Path) -> None:
+    """A folder without a lock, a link, and one for another target."""
+    (tmp_path / ".out.a.staged").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / ".mlgo-gym.lock").touch()
+    (tmp_path / ".out.b.staged").symlink_to("elsewhere")
+    (tmp_path / ".output.c.staged").mkdir()
+    (tmp_path / ".output.c.staged" / ".mlgo-gym.lock").touch()
+    before = _left(tmp_path)
+    with sibling_folder(tmp_path / "out"):
+        pass
+    assert _left(tmp_path) == before

@@ -35,10 +35,10 @@ PLACES: Final = ("host", "children")
 _MISSED: Final = {"host": 1, "children": 20}
 
 
-def build_interposer(folder: Path) -> Path:
-    """Compile what makes calls fail."""
-    target = folder / "interpose.so"
-    source = Path(__file__).with_name("interpose.c")
+def build_library(folder: Path, name: str) -> Path:
+    """Compile what is loaded before all else of a process, out of a source of that name here."""
+    target = folder / f"{name}.so"
+    source = Path(__file__).with_name(f"{name}.c")
     command = [require("cc", "gcc"), "-O1", "-Wall", "-Werror", "-shared", "-fPIC"]
     subprocess.run([*command, "-o", target, source], check=True)
     return target
@@ -89,7 +89,7 @@ def main() -> int:
     known = json.loads(options.record.read_bytes()) if options.record.exists() else {}
     broken = 0
     with tempfile.TemporaryDirectory() as folder:
-        library = build_interposer(Path(folder))
+        library = build_library(Path(folder), "interpose")
         for scenario, place in itertools.product(options.only, options.place):
             with Bench(library, scenario, place) as bench:
                 for kind in options.kind or (*KINDS, *SIGNALS[place]):

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from mlgo_gym.cc._prepare import PROGRAMS
-from tests.faults.__main__ import KINDS, Bench, build_interposer
+from tests.faults.__main__ import KINDS, Bench, build_library
 from tests.faults.scenarios import DRIVER, SCENARIOS
 
 pytestmark = pytest.mark.e2e
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_interposer(tmp_path_factory.mktemp("interposer"))
+    return build_library(tmp_path_factory.mktemp("interposer"), "interpose")
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,7 @@ def test_nothing_is_left_of_a_copy_that_failed(
 def test_bounds(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     storage.put("corpora/a", b"12345")
     monkeypatch.setattr(remote, "MAX_BYTES", 4)
-    reason = "expected at most 4 bytes in it, found 5: name a part of it"
+    reason = "expected at most 4 bytes in all, found more: name a part of it"
     assert said(refused()) == (LAB, reason)
     monkeypatch.setattr(remote, "MAX_BYTES", 5)
     monkeypatch.setattr(remote, "SPARE_BYTES", 1 << 60)
@@ -185,7 +185,8 @@ def test_bounds(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(error.strerror).startswith(f"expected {(1 << 60) + 5} bytes free in ")
     assert str(error.strerror).endswith("; MLGO_CACHE names another folder")
     monkeypatch.setattr(remote, "MAX_FILES", 0)
-    assert said(refused()) == (LAB, "expected at most 0 files in it, found 1: name a part of it")
+    text = "expected at most 0 files in all, found more: name a part of it"
+    assert said(refused()) == (LAB, text)
 
 
 @pytest.mark.usefixtures("storage")

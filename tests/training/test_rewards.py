@@ -21,7 +21,7 @@ from mlgo_gym.rollout._rollout import Failure
 from mlgo_gym.search._call_sites import NamingCompiler
 from mlgo_gym.search._rewards import Rewards
 from mlgo_gym.training._contexts import Workshop
-from mlgo_gym.training._data import Data
+from mlgo_gym.training._data import Data, rewards_of
 from mlgo_gym.training._group import GroupConfig
 from mlgo_gym.training._label_rounds import LabelRounds
 from mlgo_gym.training._labels import Labelled, LabelSetting, label_modules
@@ -260,6 +260,12 @@ def test_rewards_that_are_none(how: dict[str, Any], message: str, tmp_path: Path
         trained(Corpus.load(SAMPLE_CORPUS), tmp_path / "run", **how)
     assert str(error.value) == message
     assert not (tmp_path / "run").exists()
+
+
+def test_packages_are_compiled_by_so_many_workers(sample: Corpus) -> None:
+    packages = Packages.of({"sample": sample.only(["digest.c"])})
+    with rewards_of("linked", packages, packages, jobs=3) as made:
+        assert made._jobs == 3
 
 
 def test_joint_labels_are_of_functions(tmp_path: Path) -> None:

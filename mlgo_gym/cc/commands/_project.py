@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from corpus_tools.scratch import scratch_folder
 from mlgo_gym.base import OptionsError
 from mlgo_gym.cli import Output
 from mlgo_gym.cli import options as shared
@@ -51,8 +50,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
         return _write(options, output, project_of_corpus(options.corpus))
     from mlgo_gym.cc._project import open_project
 
-    with tempfile.TemporaryDirectory(prefix="mlgo-gym-project-") as scratch:
-        folder = options.modules or Path(scratch) / "modules"
+    with scratch_folder() as scratch:
+        folder = options.modules or scratch / "modules"
         project = open_project(options.build, folder, options.jobs, options.timeout)
         return _write(options, output, project)
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from corpus_tools.budget import Budget
 from corpus_tools.manifest import Manifest, encode_command
 from corpus_tools.staging import INFO_NAME
 from mlgo_gym.base import (
@@ -168,18 +169,16 @@ def unpack(path: Path, output: Path, suite: Suite | None = None) -> Suite:
 
 
 def _extract(archive: tarfile.TarFile, output: Path, where: str) -> None:
-    left, count = _MAX_BYTES, 0
+    budget = Budget(
+        lambda problem: BenchmarkError(f"{where}: {problem}"), bytes=_MAX_BYTES, files=_MAX_FILES
+    )
     for member in archive:
         _, _, name = member.name.partition("/")
-        left, count = left - member.size, count + 1
+        budget.charge(bytes=member.size, files=1)
         is_plain = member.isreg() and wrong_name(member.name) is None
         file = archive.extractfile(member) if is_plain else None
         if file is None:
             raise BenchmarkError(f"{where}: expected files of a suite, found {member.name!r}")
-        if left < 0 or count > _MAX_FILES:
-            raise BenchmarkError(
-                f"{where}: expected at most {_MAX_BYTES:,} bytes in {_MAX_FILES:,} files"
-            )
         target = output / name
         target.parent.mkdir(parents=True, exist_ok=True)
         data = file.read()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import runpy
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Final
 from corpus_tools import Recipe, available_recipes, find_clang, load_recipe
 from corpus_tools.build_all import build_all
 from corpus_tools.errors import CorpusToolsError
+from corpus_tools.scratch import scratch_folder
 from mlgo_gym.base import BenchmarkError, OptionsError
 from mlgo_gym.corpus import SAMPLE_CORPUS
 from mlgo_gym.lab.bench._archive import make_suite
@@ -64,8 +64,8 @@ def sample_suite(modules: Sequence[str] = ()) -> Iterator[Suite]:
         tracks=("plain", "local"),
         packages=(_SAMPLE,),
     )
-    with tempfile.TemporaryDirectory(prefix="mlgo-gym-bench-") as scratch:
-        folder = Path(scratch) / suite.name
+    with scratch_folder() as scratch:
+        folder = scratch / suite.name
         make_suite(suite, {_SAMPLE: SAMPLE_CORPUS}, folder, modules=modules)
         yield Suite.open(folder)
 

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
+from corpus_tools.budget import Budget
 from corpus_tools.reading import brief
 from mlgo_gym.base import BenchmarkError, parse_json, read_bounded, replacing, wrong_name
 from mlgo_gym.lab.bench._suite import TIERS, Suite, checked_texts
@@ -237,10 +238,10 @@ class Submission:
 
 def _read(archive: zipfile.ZipFile, where: str) -> dict[str, bytes]:
     members = archive.infolist()
-    total = sum(each.file_size for each in members)
-    if total > _MAX_BYTES or len(members) > _MAX_FILES:
-        most = f"expected at most {_MAX_BYTES:,} bytes in {_MAX_FILES:,} files"
-        raise BenchmarkError(f"{where}: {most}, found {total:,} in {len(members):,}")
+    budget = Budget(
+        lambda problem: BenchmarkError(f"{where}: {problem}"), bytes=_MAX_BYTES, files=_MAX_FILES
+    )
+    budget.charge(bytes=sum(each.file_size for each in members), files=len(members))
     files = {}
     for member in members:
         if wrong_name(member.filename) is not None or member.filename in files:

@@ -112,7 +112,7 @@ def test_links_that_are_more_than_anybody_s(
     monkeypatch.setattr(links, "_MOST_OBJECTS", 12)
     assert len(found(tmp_path)) == 3
     monkeypatch.setattr(links, "_MOST_OBJECTS", 11)
-    with pytest.raises(BuildListError, match="expected at most 11 objects in all links"):
+    with pytest.raises(BuildListError, match="expected at most 11 objects of links in all"):
         found(tmp_path)
 
 

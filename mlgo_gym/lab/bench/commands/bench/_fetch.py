@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
-from pathlib import Path
 
+from corpus_tools.scratch import scratch_folder
 from mlgo_gym.cli import Output
 from mlgo_gym.cli import options as shared
 
@@ -39,9 +38,9 @@ def run(options: argparse.Namespace, output: Output) -> int:
     if options.archive is not None:
         found = unpack(options.archive, options.output, suite)
     else:
-        with tempfile.TemporaryDirectory(prefix="mlgo-gym-bench-") as scratch:
+        with scratch_folder() as scratch:
             with output.line() as say:
-                sources = build_sources(suite, Path(scratch), options.clang, options.jobs, say)
+                sources = build_sources(suite, scratch, options.clang, options.jobs, say)
                 other = make_suite(suite, sources, options.output, jobs=options.jobs, progress=say)
             check_differing(suite, other)
         found = Suite.open(options.output)

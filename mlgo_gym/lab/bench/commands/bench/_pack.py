@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
-from pathlib import Path
 
+from corpus_tools.scratch import scratch_folder
 from mlgo_gym.cli import Output, check_folder
 from mlgo_gym.cli import options as shared
 
@@ -39,8 +38,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
     check_folder("--output", options.output)
     suite = suite_named(options.suite)
-    with tempfile.TemporaryDirectory(prefix="mlgo-gym-bench-") as scratch:
-        folder = Path(scratch) / suite.name
+    with scratch_folder() as scratch:
+        folder = scratch / suite.name
         sources = sources_in(suite, options.source)
         with output.line() as say:
             other = make_suite(suite, sources, folder, jobs=options.jobs, progress=say)
