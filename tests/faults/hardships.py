@@ -259,7 +259,8 @@ class Bench:
             str(path.relative_to(self._folder)): hashlib.sha256(path.read_bytes()).hexdigest()
             for top in ("in", "out")
             for path in sorted((self._folder / top).rglob("*"))
-            if path.is_file() and not self._is_timed and path.name != "saved_model.pb"  # numbered by all of a process
+            if path.is_file() and not self._is_timed
+            if path.name != "saved_model.pb"  # with numbers of all that its process did
         }
 
     def left(self) -> list[str]:
