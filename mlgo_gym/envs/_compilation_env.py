@@ -129,7 +129,7 @@ class CompilationEnv(DecisionEnv):
         return int(self.np_random.choice(len(chances), p=chances / chances.sum()))
 
     def _start(self, module: Module) -> Steps[Compilation]:
-        options = options_of(module, self._opt_level)
+        options = self.measure.options_for(options_of(module, self._opt_level))
         key = (module.sha256, options)
         task, keep = self.measure.task, self.measure.keeps_objects
         if key not in self._known:

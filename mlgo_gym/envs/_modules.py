@@ -11,16 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlgo_gym.base import CorpusError, OptionsError
-from mlgo_gym.corpus import SAMPLE_CORPUS, SPLITS, Corpus, Module, Packages, PackagesLike
+from mlgo_gym.corpus import (
+    SAMPLE_CORPUS,
+    SPLITS,
+    Corpus,
+    Module,
+    ModuleKey,
+    Packages,
+    PackagesLike,
+)
 
 CorporaLike = PackagesLike
 """The modules of an environment: a corpus, corpora by name, folders of either, or `Packages`."""
 
 Weights = str | Mapping[str, float]
 """How often each module is drawn: ``uniform``, ``size``, or by name, others never."""
-
-_OF_ANY: Final = ("text", "estimate")
-"""Rewards that look at nothing but the module."""
 
 
 class JoinedModules:
@@ -55,6 +60,10 @@ class JoinedModules:
 
     def __contains__(self, name: object) -> bool:
         return name in self._keys
+
+    def key(self, name: str) -> ModuleKey:
+        """The package of a module that is here, and its name there."""
+        return self._keys[name]
 
     def size_bytes(self, name: str) -> int:
         """The size of a module's bitcode; 0 if it is missing."""
@@ -139,21 +148,3 @@ def weights_of(given: Weights, modules: Corpus | JoinedModules) -> NDArray[np.fl
     if not np.isfinite(weights).all() or (weights < 0).any() or not weights.any():
         raise OptionsError("weights: expected finite numbers of 0 or more, some above 0")
     return np.asarray(weights / weights.sum())
-
-
-def corpus_for(reward: str, modules: Corpus | JoinedModules) -> Corpus:
-    """The corpus that a reward is measured in.
-
-    Raises:
-        OptionsError: there are several, and it looks at more than the module.
-    """
-    if isinstance(modules, Corpus):
-        return modules
-    corpora = modules.packages.named
-    if reward not in _OF_ANY:
-        known = ", ".join(_OF_ANY)
-        raise OptionsError(
-            f"reward: expected {known} or a Measure where there are {len(corpora)} corpora, found "
-            f"{reward!r}, which is measured in one"
-        )
-    return next(iter(corpora.values()))

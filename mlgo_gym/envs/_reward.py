@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from mlgo_gym.base import OptionsError
+import threading
+from dataclasses import replace
+from functools import partial
+from typing import ClassVar, Final
+
+from mlgo_gym.base import InternalError, ModuleError, OptionsError, WorkloadError
 from mlgo_gym.corpus import Corpus
-from mlgo_gym.envs._modules import JoinedModules, corpus_for
-from mlgo_gym.rollout import Measure, measure_named
+from mlgo_gym.envs._modules import JoinedModules
+from mlgo_gym.llvm import CompilationResult
+from mlgo_gym.rollout import Measure, Mix, Result, Unit, measure_kinds, measure_named
 
 
 def rewarding(
@@ -15,11 +21,107 @@ def rewarding(
 
     Raises:
         OptionsError: it is no name of one, and no measure.
+        WorkloadError: programs are to run, and no corpus has workloads.
     """
     if reward is None or isinstance(reward, Measure):
         return reward, False
     if not isinstance(reward, str):
         expected = "a name or an instance of mlgo_gym.rollout.Measure"
         raise OptionsError(f"reward: expected {expected}, found {reward!r}")
-    measured = corpus_for(reward, corpus)
-    return measure_named(reward, measured, opt_level=opt_level, timeout_s=timeout_s), True
+    if isinstance(corpus, JoinedModules):
+        return MeasureOfEach(reward, corpus, opt_level, timeout_s), True
+    return measure_named(reward, corpus, opt_level=opt_level, timeout_s=timeout_s), True
+
+
+class MeasureOfEach(Measure):
+    """A reward of the modules of several corpora: each is measured in its own corpus.
+
+    The measure of a corpus is made when the first of its modules is scored; for what is linked or
+    run, the corpus is compiled then. Environments in threads may share it.
+
+    Args:
+        reward: its name.
+        modules: those of the corpora.
+        opt_level: clang's level to compile at; ``None`` takes each module's own.
+        timeout_s: how long LLVM may take for one module, in seconds.
+
+    Raises:
+        OptionsError: it is no reward.
+        WorkloadError: programs are to run, and no corpus has workloads.
+    """
+
+    unit: ClassVar[type[Unit]]
+    key: ClassVar[str] = Mix.key
+    title: ClassVar[str] = Mix.title
+    meaning: ClassVar[str] = Mix.meaning
+
+    def __init__(
+        self, reward: str, modules: JoinedModules, opt_level: str | None, timeout_s: float
+    ) -> None:
+        kinds = measure_kinds(reward)
+        for kind in kinds:
+            kind.check(modules.packages.named)
+        kind = kinds[0]
+        if len(kinds) == 1:  # what a class says, this says as an instance
+            vars(self).update(key=kind.key, title=kind.title, meaning=kind.meaning)
+        vars(self)["unit"] = kind.unit if len(kinds) == 1 else Mix.unit_of(kinds)
+        self._modules: Final = modules
+        self._measure_in: Final = partial(
+            measure_named, reward, opt_level=opt_level, timeout_s=timeout_s
+        )
+        self._alone = threading.Lock()
+        self._users = 1
+        self._made: dict[str, Measure] = {}
+
+    def score(self, result: Result) -> float:
+        """The score in the module's corpus."""
+        measure, own = self._of(result)
+        return measure.score(own)
+
+    def scores(self, result: Result) -> dict[str, float]:
+        """The same by its name, and what it is made of."""
+        measure, own = self._of(result)
+        return measure.scores(own)
+
+    def parts(self, result: Result) -> dict[str, float]:
+        """The scores that means are taken of."""
+        measure, own = self._of(result)
+        return measure.parts(own)
+
+    def rewards(self, result: Result, baseline: Result) -> dict[str, float]:
+        """The reward of each context, and of the whole as ``""``."""
+        (measure, own), (_, plain) = self._of(result), self._of(baseline)
+        return measure.rewards(own, plain)
+
+    def share(self) -> Measure:
+        """Add a user; every user must call `close`."""
+        with self._alone:
+            self._users += 1
+        return self
+
+    def close(self) -> None:
+        """Close the corpora's measures, once all users have done so."""
+        with self._alone:
+            self._users -= 1
+            if not self._users:
+                for measure in self._made.values():
+                    measure.close()
+
+    def _of(self, result: Result) -> tuple[Measure, Result]:
+        """The measure of a module's corpus, and the result under its name there.
+
+        Raises:
+            ModuleError: the corpus's workloads cannot be used.
+        """
+        if not isinstance(result, CompilationResult):
+            raise InternalError(f"measure: expected the result of an object, found {result!r}")
+        key = self._modules.key(result.module)
+        with self._alone:
+            if key.package not in self._made:
+                corpus = self._modules.packages.corpora[key]
+                try:
+                    made = self._measure_in(corpus)
+                except WorkloadError as error:
+                    raise ModuleError(result.module, str(error)) from error
+                self._made[key.package] = made
+            return self._made[key.package], replace(result, module=key.name)

@@ -40,6 +40,7 @@ from ._measures import KeptObjectUnit as KeptObjectUnit
 from ._measures import KeptText as KeptText
 from ._measures import ObjectUnit as ObjectUnit
 from ._measures import check_sites as check_sites
+from ._named import Mix as Mix
 from ._named import measure_kinds as measure_kinds
 from ._named import reward_name as reward_name
 from ._named import runs_programs as runs_programs

@@ -248,6 +248,7 @@ class LinkedTextGc(Measure):
         self._places: Final = {name: place for place, name in enumerate(package)}
         self._digest: Final = hashlib.sha256(b"".join(package.values())).hexdigest()
         self._shares: Final = self._linked(self._package) if package else np.zeros(0)
+        self._known: dict[tuple[str, str], float] = {}
 
     @classmethod
     def prepare(cls, setting: MeasureSetting) -> LinkedTextGc:
@@ -269,14 +270,21 @@ class LinkedTextGc(Measure):
         Raises:
             ModuleError: the package has no such module, or its object is not ELF.
         """
-        if not isinstance(result, CompilationResult) or result.object_bytes is None:
-            raise InternalError(f"{self.key}: expected a result with its object, found {result!r}")
-        place = self._places.get(result.module)
+        if not isinstance(result, CompilationResult):
+            raise InternalError(f"{self.key}: expected an object's result, found {result!r}")
+        known = result.module, result.object_sha256
+        if known not in self._known:
+            self._known[known] = self._score(result.module, result.object_bytes)
+        return self._known[known]
+
+    def _score(self, module: str, data: bytes | None) -> float:
+        if data is None:
+            raise InternalError(f"{self.key}: expected a result with its object, found {module!r}")
+        place = self._places.get(module)
         if place is None:
-            raise ModuleError(result.module, "expected a module of the package that is linked")
-        package = self._package | {result.module: _read(result.module, result.object_bytes)}
-        change = self._linked(package).sum() - self._shares.sum()
-        return max(0.0, float(self._shares[place] + change))
+            raise ModuleError(module, "expected a module of the package that is linked")
+        change = self._linked(self._package | {module: _read(module, data)}).sum()
+        return max(0.0, float(self._shares[place] + change - self._shares.sum()))
 
     def _linked(self, package: Mapping[str, ElfObject]) -> NDArray[Any]:
         return Link(list(package.values())).shares(folded=self.folds)

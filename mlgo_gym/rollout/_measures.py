@@ -116,6 +116,11 @@ class Unit(ABC):
         With ``sites``, decisions say where they are; `check_sites` came before.
         """
 
+    @classmethod
+    def options_for(cls, options: CompileOptions) -> CompileOptions:
+        """Return the options that the module is compiled with, given its own."""
+        return options
+
     @abstractmethod
     def baseline(self) -> Result:
         """Compile with LLVM's own heuristics."""
@@ -211,6 +216,10 @@ class Measure(ABC):
         """The task of a compilation whose result it looks at, where that is an object's."""
         return self.unit.task
 
+    def options_for(self, options: CompileOptions) -> CompileOptions:
+        """Return the options of a compilation whose result it looks at, given the module's own."""
+        return self.unit.options_for(options)
+
     def context(self) -> dict[str, str]:
         """Return the facts that must be equal for scores to be compared, as JSON values."""
         return {}
@@ -261,11 +270,6 @@ class ObjectUnit(Unit):
         )
         self._problem = problem
         self._also = also
-
-    @classmethod
-    def options_for(cls, options: CompileOptions) -> CompileOptions:
-        """Return the options that the module is compiled with, given its own."""
-        return options
 
     def baseline(self) -> CompilationResult:
         """Compile with LLVM's own heuristics."""

@@ -58,11 +58,20 @@ class Mix(Measure):
     def __init__(self, weights: Mapping[Measure, float]) -> None:
         total = sum(weights.values())
         self._weights = {measure: weight / total for measure, weight in weights.items()}
-        units = {measure.unit_in_mix for measure in weights} - {KeptObjectUnit}
+        self.unit = self.unit_of(weights)  # type: ignore[misc]
+
+    @staticmethod
+    def unit_of(measures: Iterable[Measure | type[Measure]]) -> type[Unit]:
+        """What is compiled for all of several measures.
+
+        Raises:
+            OptionsError: they are compiled in several ways.
+        """
+        units = {measure.unit_in_mix for measure in measures} - {KeptObjectUnit}
         if len(units) > 1:
             names = ", ".join(sorted(each.__name__ for each in units))
             raise OptionsError(f"reward: expected one way to compile for all, found {names}")
-        self.unit = units.pop() if units else KeptObjectUnit  # type: ignore[misc]
+        return units.pop() if units else KeptObjectUnit
 
     def context(self) -> dict[str, str]:
         """The merged context of all measures in the mix."""

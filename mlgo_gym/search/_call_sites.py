@@ -15,7 +15,15 @@ from typing import Final
 
 from mlgo_gym.base import EnvironmentSetupError
 from mlgo_gym.corpus import FunctionSize, Module, function_sizes
-from mlgo_gym.llvm import COMPILE, CompilationResult, Compiler, Task, flipped, options_of
+from mlgo_gym.llvm import (
+    COMPILE,
+    CompilationResult,
+    CompileOptions,
+    Compiler,
+    Task,
+    flipped,
+    options_of,
+)
 from mlgo_gym.problems import InliningForSize, PolicyLike, as_policy
 from mlgo_gym.stream import Observation
 
@@ -68,6 +76,7 @@ class NamingCompiler:
         policy: what answers; it begins anew with each compilation.
         problem: what LLVM asks for; ``None`` is `InliningForSize` with LLVM's growth limit.
         task: what a compilation makes besides names.
+        options: how it is compiled; ``None`` is as the module's command line says.
 
     Attributes:
         options: how it is compiled.
@@ -89,9 +98,11 @@ class NamingCompiler:
         module: Module,
         policy: PolicyLike,
         problem: InliningForSize | None = None,
+        *,
         task: Task = COMPILE,
+        options: CompileOptions | None = None,
     ) -> None:
-        self.options: Final = options_of(module)
+        self.options: Final = options or options_of(module)
         self.compiler: Final = compiler
         self.module: Final = module
         self._policy = as_policy(policy)

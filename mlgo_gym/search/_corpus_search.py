@@ -257,6 +257,7 @@ class _Task:
             return _Ended(begun.known)
         plain = None
         if reward:  # what all share is of nobody's budget
+            options = reward.measure.options_for(options)
             keep, task = reward.measure.keeps_objects, reward.measure.task
             plain = compiler.compile_module(module, options, keep_object=keep, task=task)
             reward.measure.score(plain)

@@ -26,7 +26,16 @@ import numpy as np
 from mlgo_gym.base import MlgoGymError
 from mlgo_gym.corpus import Module, ModuleKey, Packages, function_sizes
 from mlgo_gym.datasets import Episode, Source
-from mlgo_gym.llvm import COMPILE, DEFAULT_TIMEOUT_S, Compiler, Done, Jobs, each, settings_of
+from mlgo_gym.llvm import (
+    COMPILE,
+    DEFAULT_TIMEOUT_S,
+    Compiler,
+    Done,
+    Jobs,
+    each,
+    options_of,
+    settings_of,
+)
 from mlgo_gym.problems import (
     DEFAULT_ADVICE,
     InliningForSize,
@@ -148,7 +157,8 @@ def _labelled(
     problem, rewards = setting.problem, setting.rewards
     measure = rewards.of(key).measure if rewards else None
     task = measure.task if measure else COMPILE
-    naming = NamingCompiler(compiler, module, policy, problem, task)
+    options = measure.options_for(options_of(module)) if measure else None
+    naming = NamingCompiler(compiler, module, policy, problem, task=task, options=options)
     base = naming.compile()
     settings = settings_of(naming.options, (problem,)) | {"opt_level": base.opt_level}
     settings |= {REWARD: rewards.name} if rewards else {}

@@ -33,6 +33,8 @@ from tests.waiting import wait_for
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: who else mounts")
 
+MANY = 100
+
 
 def kill_when_seen(driver: Driver, work: Path, word: str) -> bytes:
     """Kill a process of a compilation that has a word in its command line; returns what is said."""
@@ -167,13 +169,13 @@ def test_many_first_uses_at_once(own: Driver, work: Path, tmp_path: Path, never:
             new.command("-O2", "-c", "f.c", "-o", f"{number}.o"),
             cwd=work, env={**new.environment, **NEVER}, stderr=subprocess.PIPE,
         )
-        for number in range(32)
+        for number in range(MANY)
     ]  # fmt: skip
     said = [each.communicate()[1] for each in processes]
     assert [(each.returncode, words) for each, words in zip(processes, said, strict=True)] == [
         (0, b"")
-    ] * 32
-    assert {(work / f"{number}.o").read_bytes() for number in range(32)} == {never}
+    ] * MANY
+    assert {(work / f"{number}.o").read_bytes() for number in range(MANY)} == {never}
     assert not scraps(new)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import pytest
 
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
 from mlgo_gym.corpus._packages import Packages
+from mlgo_gym.envs._decision_env import DecisionEnv
 from mlgo_gym.envs._making import make_env
-from mlgo_gym.errors import CorpusError, OptionsError
+from mlgo_gym.errors import CorpusError, ModuleError, OptionsError, WorkloadError
 
 MODULES = ("expr_vm.c", "lru_cache.cpp")
 
@@ -82,6 +84,37 @@ def test_an_episode_of_each(folder: Path, name: str) -> None:
     env.close()
 
 
+@pytest.mark.parametrize("reward", ["linked_text_icf", "text:0.5,linked:0.5"])
+def test_a_reward_is_measured_in_the_module_s_own_corpus(folder: Path, reward: str) -> None:
+    """As where that corpus is alone."""
+    found = []
+    for corpus in (folder / "a", folder / "b", folder):
+        with closing(make_env("inlining-for-size", corpus, reward=reward)) as env:
+            found.append([_never(env, module) for module in env.corpus.names])
+    alone = [*found[0], *found[1]]
+    assert found[2] == alone
+    assert len({each["episode_reward"] for each in alone}) == 2
+
+
+def _never(env: DecisionEnv, module: str) -> dict[str, Any]:
+    """The scores of an episode in which nothing is inlined."""
+    _, info = env.reset(options={"module": module})
+    reward, is_over = 0.0, False
+    while not is_over:
+        _, reward, is_over, _, info = env.step(0)
+    names = [each for each in info if each.endswith(("_bytes", "mix"))]
+    return {name: info[name] for name in names} | {"episode_reward": reward}
+
+
+def test_a_reward_of_programs_where_a_corpus_has_none(folder: Path) -> None:
+    """Its modules are skipped, and are an error by name."""
+    shutil.copytree(SAMPLE_CORPUS / "workloads", folder / "a" / "workloads")
+    with closing(make_env("inlining-for-size", folder, reward="instructions")) as env:
+        for module in ("a/expr_vm.c", "b/lru_cache.cpp"):
+            with pytest.raises(ModuleError, match="expected a description in|expected objects"):
+                env.reset(options={"module": module})
+
+
 def test_a_vector_of_several(folder: Path) -> None:
     envs = gymnasium.make_vec("mlgo_gym/InliningForSize-v0", num_envs=3, corpus=[str(folder)])
     _, infos = envs.reset(seed=1)
@@ -115,10 +148,15 @@ def test_a_vector_of_several(folder: Path) -> None:
         ),
         (
             lambda folder: folder,
-            {"reward": "linked"},
+            {"reward": "linkd"},
             OptionsError,
-            "reward: expected text, estimate or a Measure where there are 2 corpora, found "
-            "'linked', which is measured in one",
+            "reward: expected measures out of text, linked, .*, found 'linkd'",
+        ),
+        (
+            lambda folder: folder,
+            {"reward": "instructions"},
+            WorkloadError,
+            "workloads: expected a description in .*/a/workloads, .*, found none",
         ),
         (lambda folder: folder / "none", {}, CorpusError, "expected corpus_description.json in it"),
     ],

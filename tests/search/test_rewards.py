@@ -13,7 +13,7 @@ from mlgo_gym.corpus._packages import PackagesLike
 from mlgo_gym.errors import OptionsError, WorkloadError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.rollout import measure_named
+from mlgo_gym.rollout import measure_named, rollout
 from mlgo_gym.rollout._replay import replay
 from mlgo_gym.rollout._trace import Trace, trace_path
 from mlgo_gym.search._choices import Choice
@@ -228,3 +228,15 @@ def test_a_reward_that_is_none(sample: Corpus, tmp_path: Path) -> None:
         "box, box-time, cost, estimate, instructions, each "
         "once, several with a weight above 0 as in 'text:0.5,instructions:0.5', found 'speed'"
     )
+
+
+def test_what_is_linked_is_searched_with_sections(sample: Corpus, tmp_path: Path) -> None:
+    """As the measure has it where a module is rolled out."""
+    corpus = sample.only(["digest.c", "scene.cpp"])
+    found = searched(corpus, tmp_path, "linked_text_icf", 3)
+    measure = measure_named("linked_text_icf", corpus)
+    for report in rollout(corpus, {}, PROBLEM, measure=measure):
+        assert report.baseline
+        assert found[report.module].default_score == measure.score(report.baseline)
+        settings = Trace.load(trace_path(tmp_path, report.module)).settings
+        assert settings["function_sections"] is settings["data_sections"] is True

@@ -268,6 +268,15 @@ def test_packages_are_compiled_by_so_many_workers(sample: Corpus) -> None:
         assert made._jobs == 3
 
 
+def test_labels_of_what_is_linked_are_of_objects_with_sections(sample: Corpus) -> None:
+    packages = Packages.of({"sample": sample.only(["digest.c"])})
+    with Rewards("linked_text_icf", packages, None, 60) as rewards:
+        source, episode, errors = labelled(rewards, never, flips=3)
+    assert errors == ()
+    assert episode is not None
+    assert source.settings["function_sections"] is source.settings["data_sections"] is True
+
+
 def test_joint_labels_are_of_functions(tmp_path: Path) -> None:
     with pytest.raises(OptionsError) as error:
         trained(Corpus.load(SAMPLE_CORPUS), tmp_path / "run", "joint_labels=true")
