@@ -20,6 +20,7 @@ __all__ = [
     "brief",
     "holds",
     "open_regular",
+    "own_file",
     "parse_json",
     "read_regular",
     "reason_of",
@@ -88,6 +89,17 @@ def read_regular(path: Path, limit_bytes: int = LARGEST_TEXT_BYTES) -> bytes:
         if len(data) > size:  # those in /proc are of size 0
             data += stream.read(max(0, limit_bytes - len(data)))
         return data
+
+
+def own_file(path: Path, folder: Path) -> Path:
+    """The path of a file in a folder that may be anybody's, unless it is a link out of that.
+
+    Raises:
+        OSError: it leads out of the folder (``EINVAL``), or around in a circle.
+    """
+    if not (real := Path(os.path.realpath(path))).is_relative_to(os.path.realpath(folder)):
+        raise OSError(errno.EINVAL, f"expected a file in {str(folder)!r}, found a link to {real}")
+    return path
 
 
 def holds(path: Path, data: bytes) -> bool:

@@ -18,6 +18,7 @@ from corpus_tools.budget import Budget
 from corpus_tools.errors import BuildListError
 from corpus_tools.extraction.inputs import OBJECT_SUFFIXES, expand_response_files, read_list
 from corpus_tools.extraction.linker_parameters import ARCHIVE_SUFFIXES
+from corpus_tools.reading import own_file
 from corpus_tools.words import split_words
 
 __all__ = ["Link", "list_links"]
@@ -78,6 +79,13 @@ def list_links(build: Path) -> list[Link]:
     return sorted(links, key=lambda each: each.name)
 
 
+def _read(path: Path, build: Path) -> str:
+    try:
+        return read_list(own_file(path, build))
+    except OSError as error:
+        raise BuildListError(path, f"cannot be read: {error.strerror}") from error
+
+
 def _objects(path: Path, inputs: Mapping[Path, tuple[Path, ...]]) -> tuple[Path, ...]:
     """The objects of a link, and of the archives of the build in it, each once."""
     found: dict[Path, None] = {}
@@ -95,7 +103,7 @@ def _objects(path: Path, inputs: Mapping[Path, tuple[Path, ...]]) -> tuple[Path,
 def _cmake_links(build: Path) -> Iterator[tuple[Path, tuple[Path, ...], bool]]:
     for file in sorted(build.rglob(f"{_CMAKE_FOLDER}/*/{_CMAKE}")):
         folder = file.parents[2]
-        for line in read_list(file).splitlines():
+        for line in _read(file, build).splitlines():
             try:
                 words = expand_response_files(split_words(line), folder)
             except ValueError as error:
@@ -113,7 +121,7 @@ def _cmake_links(build: Path) -> Iterator[tuple[Path, tuple[Path, ...], bool]]:
 
 
 def _ninja_links(build: Path) -> Iterator[tuple[Path, tuple[Path, ...], bool]]:
-    text = read_list(build / _NINJA).replace("$\r\n", "$\n")
+    text = _read(build / _NINJA, build).replace("$\r\n", "$\n")
     for match in re.finditer(_STATEMENT, text):
         outputs, inputs = _statement(match[1])
         objects = [each for each in inputs if _is_input(each)]

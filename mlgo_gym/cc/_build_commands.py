@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from corpus_tools.reading import own_file
 from mlgo_gym.base import OptionsError, read_bounded, read_json, write_atomically
 
 CMAKE_CACHE: Final = "CMakeCache.txt"
@@ -94,7 +95,7 @@ def _check_words(words: Iterable[str]) -> None:
 
 
 def _cmake_commands(root: Path, wrapped: str, initial_cache: Path | None) -> list[str]:
-    entries = _entries(root / CMAKE_CACHE)
+    entries = _entries(root)
     known = {name: value for name, _, value in entries}
     source, target = known.get("CMAKE_HOME_DIRECTORY", "."), f"{root.absolute()}-tuned"
     first = ["cmake", "-S", shlex.quote(source), "-B", shlex.quote(target)]
@@ -106,10 +107,12 @@ def _cmake_commands(root: Path, wrapped: str, initial_cache: Path | None) -> lis
     return [f"{wrapped} {' '.join(first)}".strip(), f"cmake --build {shlex.quote(target)}"]
 
 
-def _entries(cache: Path) -> list[tuple[str, str, str]]:
-    """The entries of a ``CMakeCache.txt``: name, kind and value."""
+def _entries(root: Path) -> list[tuple[str, str, str]]:
+    """The entries of a build's ``CMakeCache.txt``: name, kind and value."""
+    cache = root / CMAKE_CACHE
     try:
-        return _ENTRY.findall(read_bounded(cache, _MAX_BYTES).decode("utf-8", "replace"))
+        text = read_bounded(own_file(cache, root), _MAX_BYTES).decode("utf-8", "replace")
+        return _ENTRY.findall(text)
     except OSError as error:
         raise OptionsError(f"{str(cache)!r}: cannot be read: {error.strerror}") from error
 
@@ -140,9 +143,11 @@ def _meson_commands(root: Path, wrapped: str) -> list[str]:
     Compilers that a cross file names are the user's to replace, which a comment says.
     """
     try:
-        options, files = _meson_line(root / _MESON_LINE)
-        source = read_json(root / _MESON_INFO, _MAX_BYTES)["directories"]["source"]
-        for each in read_json(root / _MESON_OPTIONS, _MAX_BYTES):
+        places = (_MESON_LINE, _MESON_INFO, _MESON_OPTIONS)
+        set_up, info, known = (own_file(root / each, root) for each in places)
+        options, files = _meson_line(set_up)
+        source = read_json(info, _MAX_BYTES)["directories"]["source"]
+        for each in read_json(known, _MAX_BYTES):
             if _MESON_ARGUMENTS.fullmatch(each["name"]) and each["value"]:
                 options[each["name"]] = str(_unembedded(each["value"]))
     except (configparser.Error, OSError, ValueError, SyntaxError, TypeError, LookupError) as error:

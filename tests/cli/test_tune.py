@@ -407,6 +407,18 @@ def test_how_it_is_built(tmp_path: Path) -> None:
     assert settings.read_text().splitlines() == lines
 
 
+@pytest.mark.parametrize("name", ["CMakeCache.txt", "meson-private/cmd_line.txt"])
+def test_a_build_s_settings_that_lie_elsewhere(tmp_path: Path, name: str) -> None:
+    secret, build = tmp_path / "secret", tmp_path / "build"
+    secret.write_text("SECRET:STRING=secret\n")
+    (build / name).parent.mkdir(parents=True)
+    (build / name).symlink_to(secret)
+    (build / "meson-info").mkdir()
+    (build / "meson-info" / "meson-info.json").write_text("{}")
+    with pytest.raises(OptionsError, match=f"found a link to {secret}"):
+        build_commands(build, None)
+
+
 def test_how_meson_builds_again(tmp_path: Path) -> None:
     build = tmp_path / "build"
     for name in ("meson-private", "meson-info"):

@@ -50,6 +50,8 @@ _PR_SET_CHILD_SUBREAPER: Final = 36
 CORPUS: Final = ("--corpus", "in/corpus")
 WORKLOAD: Final = (*CORPUS, "--workload", "json")
 MODEL: Final = ("--model", "inlining-for-size")
+TIERS: Final = "in/tiers/own.json"
+HASHES: Final = ("--hashes", "in/tiers/own.sha256")
 QUICK: Final = tuple(
     word
     for each in (
@@ -62,6 +64,8 @@ ENDLESS: Final = {"serve": 4.0}
 """Commands that end when they are told to, and the seconds in which they are killed."""
 TIMED: Final = {"demo", "search"}
 """Commands that do as much as they can in their time, so that no two runs need be equal."""
+ONCE: Final = {"bench submit"}
+"""Commands that refuse to do again what is done, as it was before the last of the kills."""
 LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "demo": (*CORPUS, "--budget", "10s", "--plot", "out/demo.png"),
     "doctor": (),
@@ -85,8 +89,8 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "compile": ("in/corpus/digest.c.bc", *MODEL, "-o", "out/digest.o"),
     "serve": (*MODEL, "--address", "unix:out/socket"),
     "bench suites": (),
-    "bench fetch": ("size-v1-mini", "--archive", "in/suite.tar.xz", "--output", "out/suite"),
-    "bench pack": ("size-v1-mini", "--from", "in/suite", "--output", "out/suite.tar.xz"),
+    "bench fetch": (TIERS, "--archive", "in/own.tar.xz", "--output", "out/suite"),
+    "bench pack": (TIERS, "--from", "in/tiers", *HASHES, "--output", "out/own.tar.xz"),
     "bench run": ("--suite", "in/suite", *MODEL, "--output", "out/a.run"),
     "bench submit": ("in/a.run", "--name", "a", "--authors", "b", "--into", "out/submissions"),
     "bench verify": ("in/submissions/a.zip", "--suite", "in/suite"),
@@ -129,6 +133,8 @@ def prepare(folder: Path) -> None:
     """Make ``in``, of which commands read."""
     from mlgo_gym.lab.bench import sample_suite  # noqa: PLC0415 - when there is something to do
     from mlgo_gym.lab.bench._archive import pack, unpack  # noqa: PLC0415
+    from mlgo_gym.lab.tiers import SAMPLE_RECORDING  # noqa: PLC0415
+    from mlgo_gym.llvm import embedded_version  # noqa: PLC0415
 
     made = folder / "in"
     (folder / "out").mkdir()
@@ -141,6 +147,12 @@ def prepare(folder: Path) -> None:
         _copy_sample(modules, made / corpus, with_workloads="/" not in corpus)
     for name, text in SOURCES.items():
         (made / "source" / name).write_text(text)
+    (made / "tiers").mkdir()
+    shutil.copy(SAMPLE_RECORDING, made / "tiers" / "json.npz")
+    described: dict[str, object] = dict.fromkeys(("problem", "opt_level", "split"), "")
+    described |= {"version": 1, "name": "own", "kind": "tiers", "about": "One.", "tracks": []}
+    described |= {"llvm_version": embedded_version(), "packages": ["json"]}
+    (made / "tiers" / "own.json").write_text(json.dumps(described))
     (made / "main.c").write_text('#include <stdio.h>\nint main(void) { puts("2"); return 0; }\n')
     build = f"cmake -S {made}/source -B {made}/build -DCMAKE_C_COMPILER=clang-22"
     how = "-DCMAKE_C_FLAGS=-Oz -DCMAKE_BUILD_TYPE=None -DCMAKE_EXPORT_COMPILE_COMMANDS=ON"
@@ -150,6 +162,7 @@ def prepare(folder: Path) -> None:
         pack(suite, made / "suite.tar.xz")
     unpack(made / "suite.tar.xz", made / "suite")
     for words in (
+        ("bench", "pack", *LINES["bench pack"][:-1], "in/own.tar.xz"),
         ("rollout", *CORPUS, "--policy", "never", "--log", "in/never.log"),
         ("dataset", "record", *CORPUS, "--output", "in/set"),
         ("search", *CORPUS, "--budget", "1s", "--output", "in/traces"),
@@ -214,14 +227,19 @@ class Bench:
         self._command = [*PROGRAM, *name.split(), *LINES[name]]
         self._endless_s = ENDLESS.get(name)
         self._is_timed = name in TIMED
+        self.is_once: Final = name in ONCE
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def fresh(self) -> None:
         """Everything as it was before."""
-        for each in ("in", "out", "tmp"):
-            shutil.rmtree(self._folder / each, ignore_errors=True)
+        self.clear("in", "out", "tmp")
         shutil.copytree(self._prepared / "in", self._folder / "in", symlinks=True)
-        shutil.copytree(self._prepared / "out", self._folder / "out")
+
+    def clear(self, *names: str) -> None:
+        """Empty folders."""
+        for each in names:
+            shutil.rmtree(self._folder / each, ignore_errors=True)
+        (self._folder / "out").mkdir(exist_ok=True)
 
     def start(
         self, environment: Mapping[str, str] = NOTHING, *, below: tuple[str, ...] = ()
@@ -287,6 +305,8 @@ def killed(bench: Bench) -> str:
         process.wait()
         if left := orphans():
             return f"kill {number}: left after {GRACE_S} s: {left}"
+    if bench.is_once:
+        bench.clear("out")
     if fault := bench.ended(bench.start()).failure():
         return f"the next run: {fault}"
     return _other(bench, *runs)

@@ -103,6 +103,22 @@ def test_many_archives_in_each_other(tmp_path: Path) -> None:
     assert found(tmp_path) == {"app": ["0.o"]}
 
 
+@pytest.mark.parametrize("name", ["build.ninja", "CMakeFiles/app.dir/link.txt"])
+def test_what_lies_outside_of_the_build(tmp_path: Path, name: str) -> None:
+    """It is not read, and not shown."""
+    (tmp_path / "secret").write_text("build app: link 'secret\n")
+    path = tmp_path / "build" / name
+    path.parent.mkdir(parents=True)
+    path.symlink_to(tmp_path / "secret")
+    with pytest.raises(BuildListError) as caught:
+        found(tmp_path / "build")
+    assert str(caught.value).endswith(f", found a link to {tmp_path / 'secret'}")
+    path.unlink()
+    (tmp_path / "build" / "inside").write_text("link -o app a.o" if "link" in name else "")
+    path.symlink_to(tmp_path / "build" / "inside")
+    assert set(found(tmp_path / "build")) == ({"app"} if "link" in name else set())
+
+
 def test_links_that_are_more_than_anybody_s(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
