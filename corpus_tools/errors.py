@@ -93,6 +93,12 @@ class CompileError(ToolchainError):
         self.stderr_tail = stderr_tail
         super().__init__(f"{source}: {reason}" + (f"\n{stderr_tail}" if stderr_tail else ""))
 
+    @property
+    def last_line(self) -> str:
+        """The last line that clang wrote, or what is wrong where it wrote none."""
+        lines = str(self).strip().splitlines()
+        return lines[-1]
+
 
 class OutputError(_SubjectError):
     """The output may not be written: something else is there, or the system refuses."""

@@ -122,7 +122,7 @@ def _annotated(
     try:
         annotated = tools.annotate(bitcode, counts, module.name)
     except CompileError as error:
-        raise ModuleError(module.name, f"cannot be given counts: {error}") from error
+        raise ModuleError(module.name, f"cannot be given counts: {error.last_line}") from error
     after = describe_module(compiler, Module(module.name, annotated.bitcode))
     counted = after.profile.functions_with_counts
     unknown = len(after.bodies) - counted - annotated.mismatches
