@@ -70,9 +70,15 @@ def start_guardian() -> None:
 
 
 class Guarded(subprocess.Popen[Any]):
-    """A program that is killed when this process is gone, however it went."""
+    """A program that is killed when this process is gone, however it went.
+
+    Raises:
+        OSError: it cannot be started.
+        ToolchainError: nobody would know how it ended (`check_statuses`).
+    """
 
     def __init__(self, command: Sequence[str], **settings: Any) -> None:
+        check_statuses()
         _guardian.start()
         super().__init__(command, **settings)
         _guardian.watch(self.pid)
@@ -90,6 +96,7 @@ def run(
 
     Raises:
         OSError: it cannot be started.
+        ToolchainError: nobody would know how it ended (`check_statuses`).
         subprocess.TimeoutExpired: it ran past its time.
 
     >>> run(["echo", "-n", "a"], timeout=60).stdout

@@ -19,7 +19,7 @@ from pathlib import Path
 from corpus_tools.allowed.cc1 import replay_command
 from corpus_tools.allowed.driver import allowed_of_driver
 from corpus_tools.cc1 import embedded_command, parse_driver_output, portable_command
-from corpus_tools.children import check_statuses, run
+from corpus_tools.children import run
 from corpus_tools.errors import CompileError, ToolchainError
 from corpus_tools.fence import start_alone
 from corpus_tools.scratch import scratch_folder
@@ -342,7 +342,6 @@ def _exit_reason(status: int) -> str:
 def _start(
     command: Sequence[str], root: Path | None, deadline_s: float, *, starts_others: bool = True
 ) -> subprocess.CompletedProcess[str]:
-    check_statuses()
     kept = {key: value for key, value in os.environ.items() if key not in _DROPPED_VARIABLES}
     with scratch_folder() as scratch:
         start = partial(

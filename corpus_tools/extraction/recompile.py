@@ -20,7 +20,7 @@ from corpus_tools.cc1 import (
     parse_driver_output,
     portable_command,
 )
-from corpus_tools.children import check_statuses, run
+from corpus_tools.children import run
 from corpus_tools.clang import DEADLINE_S
 from corpus_tools.errors import CompileError, ExtractionError
 from corpus_tools.extraction.compile_commands import list_compile_commands
@@ -69,7 +69,6 @@ class BuildCommand:
         Raises:
             CompileError: it failed or ran past the deadline.
         """
-        check_statuses()
         try:
             with scratch_folder() as temporary:  # of a crash, clang leaves the source there
                 done = run(

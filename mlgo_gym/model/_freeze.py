@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from corpus_tools.children import check_statuses, run
+from corpus_tools.children import run
 from corpus_tools.scratch import scratch_folder
 from mlgo_gym.base import (
     EnvironmentSetupError,
@@ -331,7 +331,6 @@ def _link(source: Path, target: Path) -> Path | None:
     driver = shutil.which("cc") or shutil.which("clang") or shutil.which("gcc")
     if driver is None:
         return None
-    check_statuses()
     with scratch_folder() as folder:  # linkers replace what is there
         linked = folder / target.name
         done = run(

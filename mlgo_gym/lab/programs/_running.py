@@ -25,7 +25,7 @@ from types import MappingProxyType
 from typing import Final
 
 from corpus_tools import sandbox
-from corpus_tools.children import Guarded, check_statuses
+from corpus_tools.children import Guarded
 from corpus_tools.sandbox import confinement
 from corpus_tools.scratch import scratch_folder
 from corpus_tools.workloads import Workload
@@ -312,7 +312,6 @@ def started_program(
         prefix = [each.format(log=log.fileno()) for each in way.prefix]
         own_variables = {k: v.format(log=log.fileno()) for k, v in way.environment.items()}
         kept = (rules, note.fileno(), log.fileno(), gate)
-        check_statuses()
         process = Guarded(
             [*_LAUNCHER, *map(str, words), *prefix, "../program", *workload.arguments],
             cwd=here,
