@@ -77,7 +77,7 @@ BYTES = {
     "a profile of programs": _file.LARGEST_BYTES,
     "the hashes of a benchmark's suite": _suite._MAX_SUMS_BYTES,
     "a file of a suite": _suite._MAX_FILE_BYTES,
-    "what a suite's archive unpacks to": _archive._MAX_BYTES,
+    "what a suite's archive unpacks to": _archive.MAX_BYTES,
     "a submission, and what it unpacks to": _submission._MAX_BYTES,
     "its card": _submission._MAX_CARD_BYTES,
     "a recording of tiers": _recording._LARGEST_BYTES,

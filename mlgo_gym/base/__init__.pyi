@@ -48,6 +48,8 @@ from ._plugins import plugins as plugins
 from ._plugins import report as report
 from ._remote import RemoteFolder as RemoteFolder
 from ._remote import WorkedFolder as WorkedFolder
+from ._remote import copy_file as copy_file
+from ._remote import file_place as file_place
 from ._remote import is_copy as is_copy
 from ._remote import is_remote as is_remote
 from ._remote import local_folder as local_folder

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import http.client
 import importlib
 import os
 import re
 import shutil
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import IO, Any, Final
 from urllib.parse import unquote
 
 from corpus_tools.budget import Budget
@@ -44,6 +47,8 @@ KEPT_S: Final = 7 * 86400.0
 """How long a copy stays that nobody asks for."""
 
 _NAME: Final = "remote"
+_WEB: Final = ("https", "http")
+_PIECE_BYTES: Final = 1 << 20
 _S3: Final = {"connect_timeout": CONNECT_S, "read_timeout": READ_S, "retries": {"max_attempts": 1}}
 _SETTINGS: Final = MappingProxyType({"s3": {"config_kwargs": _S3}})
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.:-]*)://(.*)", re.DOTALL)
@@ -130,6 +135,65 @@ def local_folder(given: str | Path, suffix: str = "") -> Path:
             return folder
 
 
+def file_place(text: str) -> Path | str:
+    """Return the path that names a file here, or a URI of one elsewhere, also on the web.
+
+    Raises:
+        OptionsError: as from `place_of`.
+
+    >>> file_place("https://example.org/a.tar.xz"), file_place("a.tar.xz")
+    ('https://example.org/a.tar.xz', PosixPath('a.tar.xz'))
+    """
+    protocol, is_uri, rest = text.partition("://")
+    if not is_uri or protocol not in _WEB:
+        return place_of(text)
+    if "@" in rest.partition("/")[0]:  # not shown: it may be a password
+        raise OptionsError(
+            f"address: expected {protocol}://HOST/FILE, found a user before the host"
+        )
+    return text
+
+
+def copy_file(place: str, target: Path, most_bytes: int) -> None:
+    """Write what a URI of `file_place` names to a file here.
+
+    Args:
+        place: the URI.
+        target: the file, which is not there yet.
+        most_bytes: how long it may be.
+
+    Raises:
+        EnvironmentSetupError: the protocol's package is not installed.
+        OSError: it cannot be read or written, or is longer.
+    """
+    budget = Budget(partial(_too_long, place), bytes=most_bytes)
+    with target.open("xb") as file, _opened(place) as source:
+        while data := source.read(_PIECE_BYTES):
+            budget.charge(bytes=len(data))
+            file.write(data)
+
+
+def _too_long(place: str, problem: str) -> FileError:
+    return FileError(errno.EFBIG, problem, place)
+
+
+@contextmanager
+def _opened(place: str) -> Iterator[IO[bytes]]:
+    if place.partition("://")[0] not in _WEB:
+        with RemoteFolder(place).opened() as file:
+            yield file
+        return
+    try:
+        with urllib.request.urlopen(place, timeout=READ_S) as answer:  # noqa: S310 (of _WEB)
+            yield answer
+    except FileError:
+        raise
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        reason = str(getattr(error, "reason", None) or error) or type(error).__name__
+        words = " ".join(reason.split())[:_SHOWN]
+        raise FileError(errno.EIO, f"cannot be read: {words}", place) from error
+
+
 def is_copy(path: Path) -> bool:
     """Say whether a path is in a copy, where nothing should be written."""
     return path.resolve().is_relative_to((cache_folder() / _NAME).resolve())
@@ -172,6 +236,12 @@ class RemoteFolder:
     def _too_much(self, problem: str) -> FileError:
         return FileError(errno.EFBIG, f"{problem}: name a part of it", self.uri)
 
+    @contextmanager
+    def opened(self) -> Iterator[IO[bytes]]:
+        """The file that the URI names, in place of a folder."""
+        with self._naming(self.uri), self._fs.open(self._root, "rb") as file:
+            yield file
+
     def copy(self, listed: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
         """Copy the files of a listing, which must be the same afterwards."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -204,6 +274,8 @@ class RemoteFolder:
     def _naming(self, uri: str) -> Iterator[None]:
         try:
             yield
+        except FileError:
+            raise
         except ImportError as error:
             protocol = uri.partition(":")[0]
             hint = "pip install 'mlgo-gym[remote]'" if protocol == "s3" else str(error)

@@ -15,7 +15,7 @@ import fsspec
 import pytest
 
 from mlgo_gym.base import _remote as remote
-from mlgo_gym.base._remote import RemoteFolder, local_folder, worked_folder
+from mlgo_gym.base._remote import RemoteFolder, copy_file, local_folder, worked_folder
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
 from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import CorpusError, EnvironmentSetupError, ModelError
@@ -57,6 +57,17 @@ def test_a_folder_is_what_was_put_there(storage: Storage) -> None:
         *(f"corpora/{name}" for name in data),
         "corpora-of-others/z",
     }
+
+
+def test_a_file(storage: Storage, tmp_path: Path) -> None:
+    """It is as long as it may be, or an error names the URI."""
+    storage.put("corpora/a", b"12345")
+    copy_file(f"{LAB}/a", tmp_path / "a", 5)
+    assert (tmp_path / "a").read_bytes() == b"12345"
+    for name, most, reason in (("a", 4, "expected at most 4 bytes in all"), ("b", 9, "b")):
+        with pytest.raises(OSError, match=reason) as caught:
+            copy_file(f"{LAB}/{name}", tmp_path / f"{name}{most}", most)
+        assert caught.value.filename == f"{LAB}/{name}"
 
 
 def test_a_change_is_another_folder(storage: Storage) -> None:

@@ -8,6 +8,7 @@ from ._table import table as table
 # isort: split
 # For other packages of this project; not documented, and may change.
 
+from ._archive import MAX_BYTES as MAX_BYTES
 from ._archive import make_suite as make_suite
 from ._archive import pack as pack
 from ._archive import unpack as unpack

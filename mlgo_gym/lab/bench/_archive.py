@@ -51,7 +51,7 @@ _SECTIONS: Final = ("-ffunction-sections", "-fdata-sections", "-faddrsig")
 _ORIGIN: Final = ("recipe", "recipe_digest", "package", "version", "sdist", "sha256", "license")
 _WORKLOADS: Final = "workloads"
 _MODE: Final = 0o644
-_MAX_BYTES: Final = 1 << 32
+MAX_BYTES: Final = 1 << 32
 _MAX_FILES: Final = 1 << 20
 _XZ: Final = 6
 
@@ -126,42 +126,44 @@ def pack(suite: Suite, path: Path) -> None:
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
         for name in names:
-            data = read_bounded(folder / name, _MAX_BYTES)
+            data = read_bounded(folder / name, MAX_BYTES)
             member = tarfile.TarInfo(f"{suite.name}/{name}")
             member.size, member.mode = len(data), _MODE
             archive.addfile(member, io.BytesIO(data))
 
 
-def unpack(path: Path, output: Path, suite: Suite | None = None) -> Suite:
+def unpack(path: Path, output: Path, suite: Suite | None = None, called: str = "") -> Suite:
     """Take a suite out of an archive, and check every file of it.
 
     Args:
         path: the archive.
         output: the new folder, which appears whole or not at all.
         suite: what it must be, if that is known.
+        called: what errors call the archive, if not by its path.
 
     Raises:
         BenchmarkError: the archive is damaged, has something else in it, or its files are not
             those of its suite.
     """
+    where = called or str(path)
     with staged_folder(output) as staged:
         try:
-            if path.is_file() and (size := path.stat().st_size) > _MAX_BYTES:
+            if path.is_file() and (size := path.stat().st_size) > MAX_BYTES:
                 raise BenchmarkError(
-                    f"{path}: expected at most {_MAX_BYTES:,} bytes, found {size:,}"
+                    f"{where}: expected at most {MAX_BYTES:,} bytes, found {size:,}"
                 )
             with (
                 open_regular(path) as file,
                 lzma.open(file, format=lzma.FORMAT_XZ) as packed,
                 tarfile.open(fileobj=packed, mode="r|") as archive,
             ):
-                _extract(archive, staged, str(path))
+                _extract(archive, staged, where)
         except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
-            raise BenchmarkError(f"{path}: expected a suite's archive, found: {error}") from error
+            raise BenchmarkError(f"{where}: expected a suite's archive, found: {error}") from error
         except OSError as error:
-            raise BenchmarkError(f"{path}: cannot be unpacked: {error.strerror}") from error
+            raise BenchmarkError(f"{where}: cannot be unpacked: {error.strerror}") from error
         if not (staged / SUITE_FILE).is_file():
-            raise BenchmarkError(f"{path}: expected {SUITE_FILE} of a suite in it, found none")
+            raise BenchmarkError(f"{where}: expected {SUITE_FILE} of a suite in it, found none")
         found = Suite.open(staged)
         if suite is not None:
             differences(suite, found)
@@ -170,7 +172,7 @@ def unpack(path: Path, output: Path, suite: Suite | None = None) -> Suite:
 
 def _extract(archive: tarfile.TarFile, output: Path, where: str) -> None:
     budget = Budget(
-        lambda problem: BenchmarkError(f"{where}: {problem}"), bytes=_MAX_BYTES, files=_MAX_FILES
+        lambda problem: BenchmarkError(f"{where}: {problem}"), bytes=MAX_BYTES, files=_MAX_FILES
     )
     for member in archive:
         _, _, name = member.name.partition("/")

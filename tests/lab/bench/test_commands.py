@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 
 import pytest
 
+from mlgo_gym.lab.bench import _archive as archive
 from mlgo_gym.lab.bench import sample_suite
 from mlgo_gym.lab.bench._archive import pack, unpack
 from mlgo_gym.lab.tiers import SAMPLE_RECORDING
@@ -151,15 +157,8 @@ def test_a_folder_that_is_no_suite(tmp_path: Path) -> None:
 
 
 def test_a_new_suite_of_tiers(tmp_path: Path) -> None:
-    described: dict[str, object] = dict.fromkeys(("problem", "opt_level", "split"), "")
-    described |= {"version": 1, "name": "own", "kind": "tiers", "about": "One.", "tracks": []}
-    described |= {"llvm_version": "22.1.0", "packages": ["json"]}
-    (tmp_path / "own.json").write_text(json.dumps(described))
-    (tmp_path / "json.npz").write_bytes(SAMPLE_RECORDING.read_bytes())
-    how: tuple[str, ...] = ("own.json", "--from", ".", "--output", "own.tar.xz")
-    done = run("bench", "pack", *how, "--hashes", "own.sha256", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    how = ("own.json", "--archive", "own.tar.xz", "--output", "own")
+    _own_suite(tmp_path)
+    how: tuple[str, ...] = ("own.json", "--archive", "own.tar.xz", "--output", "own")
     assert run("bench", "fetch", *how, cwd=tmp_path).returncode == 0
     for name in ("ski-rental", "O0"):
         how = ("--suite", "own", "--policy", name, "--output", f"{name}.run")
@@ -178,3 +177,62 @@ def test_suites_that_ship(tmp_path: Path) -> None:
     done = run("bench", "suites", "--json", cwd=tmp_path)
     names = [each["name"] for each in json.loads(done.stdout)]
     assert {"size-v1", "size-v1-mini", "spill-v1", "speed-v1"} <= set(names)
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None: ...
+
+
+@contextmanager
+def _served(folder: Path) -> Iterator[str]:
+    """The address of a web server of a folder."""
+    handler = partial(_Quiet, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def _own_suite(folder: Path) -> None:
+    """A suite of tiers, its archive and its hashes."""
+    described: dict[str, object] = dict.fromkeys(("problem", "opt_level", "split"), "")
+    described |= {"version": 1, "name": "own", "kind": "tiers", "about": "One.", "tracks": []}
+    described |= {"llvm_version": "22.1.0", "packages": ["json"]}
+    (folder / "own.json").write_text(json.dumps(described))
+    (folder / "json.npz").write_bytes(SAMPLE_RECORDING.read_bytes())
+    how = ("own.json", "--from", ".", "--output", "own.tar.xz", "--hashes", "own.sha256")
+    assert run("bench", "pack", *how, cwd=folder).returncode == 0
+
+
+def test_a_suite_from_the_web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _own_suite(tmp_path)
+    (tmp_path / "damaged").write_bytes((tmp_path / "own.tar.xz").read_bytes()[:-100])
+    with _served(tmp_path) as address:
+        line = ("bench", "fetch", "own.json", "--output", "own", "--archive")
+        for name, said in (
+            ("none", "cannot be read: File not found"),
+            ("damaged", "expected a suite's archive, found: Compressed file ended"),
+        ):
+            done = run(*line, f"{address}/{name}", cwd=tmp_path)
+            assert done.returncode == 1
+            assert f"{address}/{name}: {said}" in " ".join(done.stderr.split())
+            assert not (tmp_path / "own").exists()
+        monkeypatch.setattr(archive, "MAX_BYTES", 1000)
+        monkeypatch.setattr("mlgo_gym.lab.bench.MAX_BYTES", 1000)
+        done = run(*line, f"{address}/own.tar.xz", cwd=tmp_path)
+        assert "expected at most 1000 bytes in all, found more" in done.stderr
+        monkeypatch.undo()
+        done = run(*line, f"{address}/own.tar.xz", cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert (tmp_path / "own" / "suite.json").is_file()
+    done = run(*line[:-2], "again", "--archive", f"{address}/own.tar.xz", cwd=tmp_path)
+    assert f"{address}/own.tar.xz: cannot be read: " in " ".join(done.stderr.split())
+    done = run(*line, "ftp://example.org/a", cwd=tmp_path)
+    assert "expected file:///PATH or s3://" in " ".join(done.stderr.split())
+    done = run(*line, "https://user:secret@example.org/a", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "secret" not in done.stderr

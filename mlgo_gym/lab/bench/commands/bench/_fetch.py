@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from corpus_tools.scratch import scratch_folder
+from mlgo_gym.base import BenchmarkError, OptionsError, copy_file, file_place
 from mlgo_gym.cli import Output
 from mlgo_gym.cli import options as shared
 
@@ -18,14 +20,23 @@ EXAMPLE = "mlgo-gym bench fetch size-v1-mini --output suites/size-v1-mini"
 
 def add_options(add: shared.Options) -> None:
     add("suite", "NAME", "a suite that ships, or the file that describes one")
-    add("--archive", "FILE", "its archive (default: it is built from recipes)")
+    what = "its archive, here or by https://HOST/FILE or s3://BUCKET/KEY (default: it is built "
+    add("--archive", "FILE", what + "from recipes)", type=_archive)
     add("--output", "DIR", "the suite's folder", required=True)
     add("--clang", "PATH", "clang 22, where it is built (default: from PATH)")
     add.jobs(2)
 
 
+def _archive(text: str) -> Path | str:
+    try:
+        return file_place(text)
+    except OptionsError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.lab.bench import (
+        MAX_BYTES,
         Suite,
         build_sources,
         check_differing,
@@ -35,8 +46,16 @@ def run(options: argparse.Namespace, output: Output) -> int:
     )
 
     suite = suite_named(options.suite)
-    if options.archive is not None:
+    if isinstance(options.archive, Path):
         found = unpack(options.archive, options.output, suite)
+    elif options.archive is not None:
+        with scratch_folder() as scratch:
+            copy = scratch / "archive"
+            try:
+                copy_file(options.archive, copy, MAX_BYTES)
+            except OSError as error:
+                raise BenchmarkError(f"{options.archive}: {error.strerror}") from error
+            found = unpack(copy, options.output, suite, options.archive)
     else:
         with scratch_folder() as scratch:
             with output.line() as say:
