@@ -64,8 +64,8 @@ ENDLESS: Final = {"serve": 4.0}
 """Commands that end when they are told to, and the seconds in which they are killed."""
 TIMED: Final = {"demo", "search"}
 """Commands that do as much as they can in their time, so that no two runs need be equal."""
-ONCE: Final = {"bench submit"}
-"""Commands that refuse to do again what is done, as it was before the last of the kills."""
+ONCE: Final = {"bench submit", "workload new"}
+"""Commands that refuse to do again what is done, as it may be before the last of the kills."""
 LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "demo": (*CORPUS, "--budget", "10s", "--plot", "out/demo.png"),
     "doctor": (),
@@ -306,7 +306,7 @@ def killed(bench: Bench) -> str:
         if left := orphans():
             return f"kill {number}: left after {GRACE_S} s: {left}"
     if bench.is_once:
-        bench.clear("out")
+        bench.fresh()
     if fault := bench.ended(bench.start()).failure():
         return f"the next run: {fault}"
     return _other(bench, *runs)
