@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -18,12 +18,14 @@ from mlgo_gym.corpus import Module
 from mlgo_gym.runners import IN_PROCESS
 
 if TYPE_CHECKING:
+    from mlgo_gym.problems import PolicyLike, Problem
     from mlgo_gym.rollout import Form
 
 DESCRIPTION = (
     "Compile bitcode, LLVM assembly or corpora with the embedded LLVM and a model's advice, and "
     "say what became of the size against LLVM's default. The output is an object, or what the "
-    "ending of its name says: .s assembly, .bc optimised bitcode."
+    "ending of its name says: .s assembly, .bc optimised bitcode. Models of several problems "
+    "answer in the same compilation."
 )
 EXAMPLE = "mlgo-gym compile x.bc -o x.o --model inlining-for-size"
 
@@ -61,13 +63,11 @@ def run(options: argparse.Namespace, output: Output) -> int:
         measure_of_objects,
     )
 
-    count = _check_answering(options)
-    problem = shared.problem_of(options)
     form = _form(options)
     read, targets = _inputs(options, form)
     reports: list[ModuleReport] = []
     with contextlib.ExitStack() as stack:
-        policies = stack.enter_context(shared.policies_of(options, problem)) if count else {}
+        problem, policies, also = stack.enter_context(_answering(options))
         deployed = deploy_modules(
             read,
             targets,
@@ -77,6 +77,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
             form=form,
             keep_decisions=options.log is not None,
             keep_smaller=options.keep_smaller,
+            also=also,
         )
         log = None
         if options.log:
@@ -102,9 +103,33 @@ def run(options: argparse.Namespace, output: Output) -> int:
     return output.warn_of_failures(reports)
 
 
-def _check_answering(options: argparse.Namespace) -> int:
+@contextlib.contextmanager
+def _answering(
+    options: argparse.Namespace,
+) -> Iterator[tuple[Problem, dict[str, PolicyLike], dict[Problem, PolicyLike]]]:
+    """The problem, what answers it, and what answers others in the same compilations."""
+    from mlgo_gym.rollout import measure_of
+
+    of_problems = [(shared.problem_of(each), each) for each in shared.by_problem(options)]
+    of_problems.sort(key=lambda pair: not measure_of(pair[0]).makes_objects)
+    (problem, own), *others = of_problems
+    count = _check_answering(options, [each for _, each in of_problems])
+    with contextlib.ExitStack() as stack:
+        policies = stack.enter_context(shared.policies_of(own, problem)) if count else {}
+        also: dict[Problem, PolicyLike] = {}
+        for other, each in others:
+            ((name, also[other]),) = stack.enter_context(shared.policies_of(each, other)).items()
+            policies = {f"{known} + {name}": policy for known, policy in policies.items()}
+        yield problem, policies, also
+
+
+def _check_answering(options: argparse.Namespace, of_problems: Sequence[argparse.Namespace]) -> int:
     """See that there are as many models and policies as there may be, and say how many."""
     count = len(options.model) + len(options.policy)
+    if len(of_problems) > 1 and options.keep_smaller:
+        raise OptionsError(
+            f"--keep-smaller: expected models of one problem, found those of {len(of_problems)}"
+        )
     if options.keep_smaller and not count:
         raise OptionsError(
             "--keep-smaller: expected a --model or --policy to compare with LLVM, found none"
@@ -114,10 +139,11 @@ def _check_answering(options: argparse.Namespace) -> int:
         raise OptionsError(
             f"--log: expected a --model or --policy whose decisions are logged, found {found}"
         )
-    if count > 1 and not options.keep_smaller:
+    most = max(len(each.model) + len(each.policy) for each in of_problems)
+    if most > 1 and not options.keep_smaller:
         raise OptionsError(
-            f"expected one --model or --policy, found {count}; --keep-smaller takes the best of "
-            "several"
+            f"expected one --model or --policy of a problem, found {most}; --keep-smaller takes "
+            "the best of several"
         )
     return count
 

@@ -305,6 +305,26 @@ def problem_of(options: argparse.Namespace) -> Problem:
     return make_problem(kind or problem_of_models(models_of(options)), options)
 
 
+def by_problem(options: argparse.Namespace) -> list[argparse.Namespace]:
+    """The options for each problem of the models, in their order: with its models alone.
+
+    Policies are of the first. With ``--problem`` all are of that.
+    """
+    from mlgo_gym.runners import problem_of_models
+
+    models: dict[type[Problem], list[str]] = {}
+    for each in models_of(options):
+        models.setdefault(problem_of_models([each]), []).append(each)
+    if options.problem or len(models) < 2:
+        return [options]
+    return [
+        argparse.Namespace(
+            **vars(options) | {"model": found, "policy": [] if place else options.policy}
+        )
+        for place, found in enumerate(models.values())
+    ]
+
+
 def make_problem(kind: type[_P], options: argparse.Namespace) -> _P:
     """A problem with the settings of `Options.settings`, else of the models' cards."""
     from mlgo_gym.runners import settings_of_models

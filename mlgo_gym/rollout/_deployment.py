@@ -42,6 +42,7 @@ class Deployment(TypedDict, total=False):
     form: Form
     keep_decisions: bool
     keep_smaller: bool
+    also: Mapping[Problem, PolicyLike]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +69,14 @@ def deploy(
     form: Form = "object",
     keep_decisions: bool = False,
     keep_smaller: bool = False,
+    also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
 ) -> Deployed:
     """Compile a module with policies, and without them to compare.
 
     What comes out is the first policy's, or where the smaller is kept the best of all, LLVM's own
     among them and where none is better, of each function if the problem is scored by function;
-    without a policy all is left to LLVM's own heuristics. Where
+    without a policy all is left to LLVM's own heuristics. ``also`` are further problems of the
+    compilations with policies, each with what answers it; not where the smaller is kept. Where
     decisions are kept, the report holds every one, for a training log.
 
     Raises:
@@ -89,7 +92,7 @@ def deploy(
     True
     """
     measure = measure_of_objects(problem)
-    unit = KeptObjectUnit(compiler, module, options, problem)
+    unit = KeptObjectUnit(compiler, module, options, problem, also)
     judge = partial(measure_of(problem).unit, compiler, module, options, problem)
     found = try_policies(
         unit, judge, policies, problem, measure, keeps=keep_decisions, keep_smaller=keep_smaller
@@ -103,7 +106,7 @@ def deploy(
     output = made.object_bytes or b"" if isinstance(made, CompilationResult) else b""
     if form != "object":
         answering = found.tries.answering(found.best)
-        answers = {problem: answering} if answering else {}
+        answers = {problem: answering, **also} if answering else {}
         output = compiler.produce(module, options, _TASKS[form], answers).data
     return Deployed(report, output)
 

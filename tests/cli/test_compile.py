@@ -6,6 +6,8 @@ import hashlib
 import json
 import shutil
 import subprocess
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,9 @@ import pytest
 from corpus_tools.code import code_sections
 from mlgo_gym.cli._main import main
 from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.llvm import Compiler
+from mlgo_gym.problems import InliningForSize, Problem, RegallocEviction
+from mlgo_gym.runners import RunnerPolicy, runner_factory
 from mlgo_gym.stream._training_log import TrainingLogReader
 from tests.cli.command import run_process
 
@@ -56,6 +61,35 @@ def test_object_assembly_and_bitcode_hold_the_same_code(
     size = sum(len(content) for _, content in expected)
     assert module["policies"]["inliner"]["text_size_bytes"] == size
     assert module["baseline"]["text_size_bytes"] != size
+
+
+def test_models_of_two_problems(sample: Corpus, scene: Path, tmp_path: Path) -> None:
+    """In any order they answer in one compilation, as the library has it."""
+    evictor = MODEL.with_name("lowest_density")
+    module = replace(sample["lru_cache.cpp"], name=scene.name)
+    with ExitStack() as stack:
+        answers: dict[Problem, RunnerPolicy] = {
+            problem: stack.enter_context(RunnerPolicy(runner_factory(str(path), "release")))
+            for problem, path in ((InliningForSize(), MODEL), (RegallocEviction(), evictor))
+        }
+        inlining, eviction = answers
+        alone: dict[Problem, RunnerPolicy] = {}
+        compiler = stack.enter_context(Compiler())
+        made = [
+            compiler.compile_module(
+                module, problem=inlining, policy=answers[inlining], also=also, keep_object=True
+            ).object_bytes
+            for also in (alone, {eviction: answers[eviction]})
+        ]
+    assert made[0] != made[1]
+    for number, models in enumerate(([MODEL, evictor], [evictor, MODEL])):
+        words = [word for each in models for word in ("--model", str(each))]
+        target = tmp_path / f"{number}.o"
+        assert main(["compile", str(scene), "-o", str(target), *words]) == 0
+        assert target.read_bytes() == made[1]
+    assert main(["compile", str(scene), "-o", str(tmp_path / "a.s"), *words]) == 0
+    assert main(["compile", str(scene), "-o", str(tmp_path / "b.s"), *words[2:]]) == 0
+    assert (tmp_path / "a.s").read_bytes() != (tmp_path / "b.s").read_bytes()
 
 
 def test_without_a_model_the_baseline_comes_out(scene: Path, tmp_path: Path) -> None:
@@ -197,7 +231,16 @@ def test_a_log_of_what_was_kept(
         ),
         (
             ["IN.bc", "-o", "OUT", "--model", "a", "--policy", "never"],
-            "expected one --model or --policy, found 2; --keep-smaller takes the best of several",
+            "expected one --model or --policy of a problem, found 2; --keep-smaller takes the best "
+            "of several",
+        ),
+        (
+            ["IN.bc", "-o", "OUT", "--model", "a", "--model", "other", "--keep-smaller"],
+            "--keep-smaller: expected models of one problem, found those of 2",
+        ),
+        (
+            ["IN.bc", "-o", "OUT", "--model", "a", "--model", "other", "--log", "LOG"],
+            "--log: expected a --model or --policy whose decisions are logged, found 2",
         ),
         (["-o", "OUT"], "input: expected a file or --corpus, found neither"),
         (

@@ -279,6 +279,7 @@ class Bench:
             for path in sorted((self._folder / top).rglob("*"))
             if path.is_file() and not self._is_timed
             if path.name != "saved_model.pb"  # with numbers of all that its process did
+            if ".tfevents." not in path.name  # of each run one
         }
 
     def left(self) -> list[str]:

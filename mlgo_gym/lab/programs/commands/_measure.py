@@ -85,7 +85,7 @@ def _compared(options: Namespace) -> Iterator[tuple[Problem, dict[str, PolicyLik
     """The first model's problem, its policies, and those of other problems, alone and with them."""
     with ExitStack() as stack:
         by_problem: dict[Problem, dict[str, PolicyLike]] = {}
-        for each in _by_problem(options):
+        for each in shared.by_problem(options):
             problem = shared.problem_of(each)
             by_problem[problem] = stack.enter_context(shared.policies_of(each, problem))
         first, *others = by_problem
@@ -98,18 +98,3 @@ def _compared(options: Namespace) -> Iterator[tuple[Problem, dict[str, PolicyLik
                 chosen = {problem: by_problem[problem][name] for problem, name in pairs}
                 together[" + ".join(names)] = chosen
         yield first, by_problem[first], together
-
-
-def _by_problem(options: Namespace) -> list[Namespace]:
-    """The options for each problem: with its models alone, and policies for the first of them."""
-    from mlgo_gym.runners import problem_of_models
-
-    if options.problem or not options.model:
-        return [options]
-    models: dict[type[Problem], list[str]] = {}
-    for model in options.model:
-        models.setdefault(problem_of_models([model]), []).append(model)
-    return [
-        Namespace(**vars(options) | {"model": each, "policy": [] if place else options.policy})
-        for place, each in enumerate(models.values())
-    ]
