@@ -1,4 +1,4 @@
-"""What one input may cost in all, whatever it is made of."""
+"""Limits on all that one input costs, whatever it is made of."""
 
 from __future__ import annotations
 

@@ -58,3 +58,4 @@ from ._remote import worked_folder as worked_folder
 from ._remote import wrong_name as wrong_name
 from ._tensor_spec import TensorSpec as TensorSpec
 from ._tensor_spec import quote_json as quote_json
+from ._users import Users as Users

@@ -218,7 +218,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _reason(error: OSError | ImportError | MemoryError) -> str:
-    """What the system has refused that nobody has said more about."""
+    """Name a refusal of the system that nobody has said more about."""
     if isinstance(error, MemoryError):
         return "out of memory"
     if isinstance(error, ImportError):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Final
 
-from mlgo_gym.base import InternalError, ModuleError, OptionsError, WorkloadError
+from mlgo_gym.base import InternalError, ModuleError, OptionsError, Users, WorkloadError
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.envs._modules import JoinedModules
 from mlgo_gym.llvm import CompilationResult
@@ -70,7 +70,7 @@ class MeasureOfEach(Measure):
             measure_named, reward, opt_level=opt_level, timeout_s=timeout_s
         )
         self._alone = threading.Lock()
-        self._users = 1
+        self._users = Users()
         self._made: dict[str, Measure] = {}
 
     def score(self, result: Result) -> float:
@@ -95,17 +95,14 @@ class MeasureOfEach(Measure):
 
     def share(self) -> Measure:
         """Add a user; every user must call `close`."""
-        with self._alone:
-            self._users += 1
+        self._users.add()
         return self
 
     def close(self) -> None:
         """Close the corpora's measures, once all users have done so."""
-        with self._alone:
-            self._users -= 1
-            if not self._users:
-                for measure in self._made.values():
-                    measure.close()
+        if self._users.leave():
+            for measure in self._made.values():
+                measure.close()
 
     def _of(self, result: Result) -> tuple[Measure, Result]:
         """The measure of a module's corpus, and the result under its name there.

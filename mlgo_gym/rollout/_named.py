@@ -62,7 +62,7 @@ class Mix(Measure):
 
     @staticmethod
     def unit_of(measures: Iterable[Measure | type[Measure]]) -> type[Unit]:
-        """What is compiled for all of several measures.
+        """The one unit that is compiled for several measures.
 
         Raises:
             OptionsError: they are compiled in several ways.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -11,7 +10,7 @@ from hashlib import sha256
 from typing import ClassVar, Final
 
 from corpus_tools.staging import WORKLOADS, digests_of
-from mlgo_gym.base import InternalError, ModuleError, WorkloadError
+from mlgo_gym.base import InternalError, ModuleError, Users, WorkloadError
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.lab.boxes._box import MOST_STEPS, Box
 from mlgo_gym.lab.boxes._described import BOXES
@@ -30,8 +29,7 @@ class RecordedBoxes(AbstractContextManager["RecordedBoxes"]):
 
     def __init__(self, corpus: Corpus) -> None:
         self.program: Final = BoxedProgram.load(corpus.folder)
-        self._alone = threading.Lock()
-        self._users = 1
+        self._users = Users()
         self.of: Final[defaultdict[str, list[Box]]] = defaultdict(list)
         try:
             for box in self.program.recorded():
@@ -42,15 +40,11 @@ class RecordedBoxes(AbstractContextManager["RecordedBoxes"]):
 
     def share(self) -> None:
         """Add a reference; each owner must call `close`."""
-        with self._alone:
-            self._users += 1
+        self._users.add()
 
     def close(self) -> None:
         """End all boxes, once all users have done so."""
-        with self._alone:
-            self._users -= 1
-            is_last = not self._users
-        if is_last:
+        if self._users.leave():
             self.program.close()
 
     def __exit__(self, *_: object) -> None:

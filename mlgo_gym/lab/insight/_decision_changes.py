@@ -67,7 +67,7 @@ class OtherDecision:
 
     @property
     def own_difference_bytes(self) -> int:
-        """How much more code came of the call, without calls inside it."""
+        """The change of the code that came of the call, without calls inside it."""
         before, after = (each.own_bytes if each else 0 for each in (self.before, self.after))
         return after - before
 
@@ -143,7 +143,7 @@ class ModuleChange:
 
     @property
     def costs(self) -> list[float]:
-        """What each decision adds to the module, in bytes."""
+        """The bytes that each decision adds to the module."""
         return [other.cost_bytes for each in self.functions for other in each.decisions]
 
     @property

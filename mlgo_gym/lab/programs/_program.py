@@ -23,6 +23,7 @@ from corpus_tools.clang import find_clang, link_program
 from corpus_tools.errors import CorpusToolsError
 from corpus_tools.scratch import scratch_folder
 from corpus_tools.workloads import SOURCE_LEVEL, Workload, compile_workload
+from mlgo_gym.base import Users
 from mlgo_gym.corpus import Corpus, Module, language_of
 from mlgo_gym.lab.programs._finding import find_workloads, linked_modules
 from mlgo_gym.lab.programs._running import wrong
@@ -130,21 +131,18 @@ class Programs(AbstractContextManager["Programs"]):
         self._cpp: dict[str, bool] = {}
         self._padding: list[Path] = []
         self._numbers = itertools.count()
-        self._users = 1
+        self._users = Users()
         self._written = itertools.count()
 
     def share(self) -> Programs:
         """Add a reference; each owner must call `close`."""
-        with self._alone:
-            self._users += 1
+        self._users.add()
         return self
 
     def close(self) -> None:
         """Remove all files, once all users have done so."""
-        with self._alone:
-            self._users -= 1
-            if not self._users:
-                self._stack.close()
+        if self._users.leave():
+            self._stack.close()
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -1,4 +1,4 @@
-"""What a program takes in all: bytes of files, names in its folder, threads.
+"""Sums of what a program takes: bytes of files, names in its folder, threads.
 
 The kernel limits each file and the memory that is mapped (`corpus_tools.launcher`). What only the
 sum shows is looked at while the program runs and once more at its end; the program is killed when
@@ -25,7 +25,7 @@ _INTERVAL_S, _SHARE = 0.05, 20
 
 
 class TooMuchError(Exception):
-    """What a program has taken, as expected and found."""
+    """A program has taken too much; the text is what was expected and found."""
 
 
 class Sums:

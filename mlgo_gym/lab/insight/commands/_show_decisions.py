@@ -89,7 +89,7 @@ def _modules(changes: Sequence[ModuleChange], names: Names) -> Grid:
 
 
 def _made_of(changes: Sequence[ModuleChange]) -> Grid:
-    """What decisions add and take, and the rest, which is of none of them."""
+    """Sums of what decisions add and take, and the rest, which is of none of them."""
     costs = [cost for each in changes for cost in each.costs]
     around = math.fsum(each.around_bytes for each in changes)
     rows: list[Row] = [
