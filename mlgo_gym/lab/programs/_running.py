@@ -30,7 +30,7 @@ from corpus_tools.sandbox import confinement
 from corpus_tools.scratch import scratch_folder
 from corpus_tools.workloads import Workload
 from mlgo_gym.base import OptionsError, WorkloadError
-from mlgo_gym.lab.programs._sums import MOST_BYTES, Sums
+from mlgo_gym.lab.programs._sums import MOST_BYTES, Sums, size_of
 
 _MIB: Final = 1 << 20
 _GRACE_S: Final = 5
@@ -293,6 +293,7 @@ def started_program(
         own, here = _places(scratch)
         _link(program, own)
         _put_files(workload, here)
+        given_bytes = size_of(here)
         given = workload.folder / workload.stdin if workload.stdin else Path(os.devnull)
         stdin = stack.enter_context(given.open("rb"))
         files = tuple(stack.enter_context(_memory_file()) for _ in range(4))
@@ -322,7 +323,7 @@ def started_program(
             pass_fds=[each for each in kept if each >= 0],
             start_new_session=True,
         )
-        sums = Sums(process.pid, here, [log.fileno(), note.fileno()])
+        sums = Sums(process.pid, here, given_bytes, [log.fileno(), note.fileno()])
         try:
             yield StartedProgram(process, most_s, own, files)
         finally:

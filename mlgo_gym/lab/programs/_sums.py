@@ -33,31 +33,32 @@ class Sums:
 
     Args:
         pid: the process, which has not been waited for.
-        folder: where it may write; what is in it now is not counted.
+        folder: where it may write.
+        given_bytes: what was there before it began (`size_of`), which is not counted.
         ignored: descriptors of ours that it has, and that are not counted.
 
     Attributes:
         problem: what it has taken too much of, as expected and found; empty where nothing.
     """
 
-    def __init__(self, pid: int, folder: Path, ignored: Iterable[int]) -> None:
+    def __init__(self, pid: int, folder: Path, given_bytes: int, ignored: Iterable[int]) -> None:
         self.problem = ""
         self._ignored: Final = {_identity(os.fstat(each)) for each in ignored}
         self._pid, self._folder = pid, folder
         self._handle: Final = os.pidfd_open(pid)
-        self._given: Final = sum(size for _, size in _files(folder))
+        self._given_bytes: Final = given_bytes
         self._ended: Final = threading.Event()
         self._thread: Final = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
     def end(self) -> str:
-        """Look once more, stop, and return the problem."""
+        """Stop, look once more at what is in the folder, and return the problem."""
         self._ended.set()
         self._thread.join()
         os.close(self._handle)
         if not self.problem:
             with suppress(OSError):
-                self._look()
+                self._look(at_process=False)  # its number may be another's by now
         return self.problem
 
     def _watch(self) -> None:
@@ -65,27 +66,33 @@ class Sums:
         while not self._ended.wait(interval_s):
             began = time.monotonic()
             with suppress(OSError):  # it ends or removes something meanwhile
-                self._look()
+                self._look(at_process=True)
             if self.problem:
-                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self._handle, signal.SIGKILL)
                 return
             interval_s = max(_INTERVAL_S, _SHARE * (time.monotonic() - began))
 
-    def _look(self) -> None:
+    def _look(self, *, at_process: bool) -> None:
         try:
             sizes = dict(_files(self._folder))
         except TooMuchError as found:
             self.problem = str(found)
             return
-        with suppress(OSError):
-            sizes |= dict(_nameless(self._pid, self._ignored))
-        if sum(sizes.values()) - self._given > MOST_BYTES:
+        threads = 0
+        if at_process:
+            with suppress(OSError):
+                sizes |= dict(_nameless(self._pid, self._ignored))
+                threads = sum(1 for _ in Path(f"/proc/{self._pid}/task").iterdir())
+        if sum(sizes.values()) - self._given_bytes > MOST_BYTES:
             self.problem = f"expected files and output of at most {MOST_BYTES} bytes, found more"
-            return
-        with suppress(OSError):
-            threads = sum(1 for _ in Path(f"/proc/{self._pid}/task").iterdir())
-            if threads > MOST_THREADS:
-                self.problem = f"expected at most {MOST_THREADS} threads at once, found more"
+        elif threads > MOST_THREADS:
+            self.problem = f"expected at most {MOST_THREADS} threads at once, found more"
+
+
+def size_of(folder: Path) -> int:
+    """The bytes on disk of what a folder holds."""
+    return sum(size for _, size in _files(folder))
 
 
 def _files(folder: Path) -> Iterator[tuple[tuple[int, int], int]]:
@@ -97,7 +104,8 @@ def _files(folder: Path) -> Iterator[tuple[tuple[int, int], int]]:
     left, names = [(folder, 0)], 0
     while left:
         place, level = left.pop()
-        with suppress(FileNotFoundError), os.scandir(place) as entries:
+        # What nobody may look into, nobody may write into either.
+        with suppress(FileNotFoundError, PermissionError), os.scandir(place) as entries:
             for entry in entries:
                 names += 1
                 if names > MOST_NAMES:
