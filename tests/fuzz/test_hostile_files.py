@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,10 @@ from tests.fuzz import mutators
 from tests.fuzz.targets import OWN, TARGETS, Target
 
 HUGE = 6 << 30
+
+
+STEPS = {"network": 7}
+"""Of readers that take long for each file, here a network of Keras's, every so many-th is tried."""
 
 
 def _sparse(path: Path) -> None:
@@ -128,7 +133,7 @@ def test_values_of_another_type(name: str, tmp_path: Path) -> None:
     target = TARGETS[name]
     path = _placed(target, tmp_path)
     for seed in target.seeds():
-        for _, data in mutators.replaced(seed):
+        for _, data in islice(mutators.replaced(seed), 0, None, STEPS.get(name, 1)):
             path.write_bytes(data)
             with _taken_or_refused(target, path):
                 target.read(path)
