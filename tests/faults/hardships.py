@@ -284,9 +284,10 @@ class Bench:
         }
 
     def left(self) -> list[str]:
-        """What is in the temporary folder."""
+        """What is in the temporary folder, but for what TensorFlow leaves there."""
         found = (self._folder / "tmp").rglob("*")
-        return [str(each) for each in found if each.is_file()]
+        own = (each for each in found if not each.name.startswith("__autograph_generated_file"))
+        return [str(each) for each in own if each.is_file()]
 
 
 def killed(bench: Bench) -> str:
