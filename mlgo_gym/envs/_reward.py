@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
-from functools import partial
 from typing import ClassVar, Final
 
-from mlgo_gym.base import InternalError, ModuleError, OptionsError, Users, WorkloadError
+from mlgo_gym.base import InternalError, OptionsError, Users
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.envs._modules import JoinedModules
 from mlgo_gym.llvm import CompilationResult
-from mlgo_gym.rollout import Measure, Mix, Result, Unit, measure_kinds, measure_named
+from mlgo_gym.rollout import (
+    Measure,
+    Mix,
+    Result,
+    Rewards,
+    Unit,
+    measure_kinds,
+    measure_named,
+    of_module,
+)
 
 
 def rewarding(
@@ -59,19 +66,13 @@ class MeasureOfEach(Measure):
         self, reward: str, modules: JoinedModules, opt_level: str | None, timeout_s: float
     ) -> None:
         kinds = measure_kinds(reward)
-        for kind in kinds:
-            kind.check(modules.packages.named)
         kind = kinds[0]
         if len(kinds) == 1:  # what a class says, this says as an instance
             vars(self).update(key=kind.key, title=kind.title, meaning=kind.meaning)
         vars(self)["unit"] = kind.unit if len(kinds) == 1 else Mix.unit_of(kinds)
         self._modules: Final = modules
-        self._measure_in: Final = partial(
-            measure_named, reward, opt_level=opt_level, timeout_s=timeout_s
-        )
-        self._alone = threading.Lock()
+        self._rewards: Final = Rewards(reward, modules.packages, opt_level, timeout_s)
         self._users = Users()
-        self._made: dict[str, Measure] = {}
 
     def score(self, result: Result) -> float:
         """The score in the module's corpus."""
@@ -101,8 +102,7 @@ class MeasureOfEach(Measure):
     def close(self) -> None:
         """Close the corpora's measures, once all users have done so."""
         if self._users.leave():
-            for measure in self._made.values():
-                measure.close()
+            self._rewards.close()
 
     def _of(self, result: Result) -> tuple[Measure, Result]:
         """The measure of a module's corpus, and the result under its name there.
@@ -113,12 +113,5 @@ class MeasureOfEach(Measure):
         if not isinstance(result, CompilationResult):
             raise InternalError(f"measure: expected the result of an object, found {result!r}")
         key = self._modules.key(result.module)
-        with self._alone:
-            if key.package not in self._made:
-                corpus = self._modules.packages.corpora[key]
-                try:
-                    made = self._measure_in(corpus)
-                except WorkloadError as error:
-                    raise ModuleError(result.module, str(error)) from error
-                self._made[key.package] = made
-            return self._made[key.package], replace(result, module=key.name)
+        with of_module(result.module):
+            return self._rewards.of(key).measure, replace(result, module=key.name)

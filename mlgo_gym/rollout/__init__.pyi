@@ -44,6 +44,8 @@ from ._named import Mix as Mix
 from ._named import measure_kinds as measure_kinds
 from ._named import reward_name as reward_name
 from ._named import runs_programs as runs_programs
+from ._package_rewards import Rewards as Rewards
+from ._package_rewards import of_module as of_module
 from ._recorded import RecordedPolicy as RecordedPolicy
 from ._recorded import check_settings as check_settings
 from ._replay import options_of_trace as options_of_trace

@@ -18,7 +18,5 @@ from ._call_sites import NamedCompilation as NamedCompilation
 from ._call_sites import NamedDecision as NamedDecision
 from ._corpus_search import ModuleSearch as ModuleSearch
 from ._goal import check_limit as check_limit
-from ._rewards import Rewards as Rewards
 from ._rewards import check_most_text as check_most_text
-from ._rewards import of_module as of_module
 from ._rewards import reward_beside as reward_beside

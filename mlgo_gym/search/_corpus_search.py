@@ -46,11 +46,11 @@ from mlgo_gym.llvm import (
     settings_of_code,
 )
 from mlgo_gym.problems import InliningForSize, PolicyLike, as_policy
-from mlgo_gym.rollout import Trace, trace_path
+from mlgo_gym.rollout import Rewards, Trace, of_module, trace_path
 from mlgo_gym.search._choices import Choice
 from mlgo_gym.search._goal import Found, SearchSetting
 from mlgo_gym.search._oracle import Oracle
-from mlgo_gym.search._rewards import Rewards, check_most_text, of_module, reward_beside
+from mlgo_gym.search._rewards import check_most_text, reward_beside
 
 _MAX_RECORD_BYTES: Final = 1 << 28
 _SIZES: Final = ("default_size_bytes", "size_bytes")

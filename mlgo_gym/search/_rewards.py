@@ -1,25 +1,12 @@
-"""Rewards of searches and trainers: what is to be less, a package at a time."""
+"""Rewards of searches and trainers by name, beside the problem's own measure."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final
 
-from mlgo_gym.base import ModuleError, OptionsError, UsageError, WorkloadError
-from mlgo_gym.corpus import ModuleKey, Packages
-from mlgo_gym.llvm import Jobs
-from mlgo_gym.problems import InliningForSize, PolicyLike, Problem
-from mlgo_gym.rollout import (
-    Measure,
-    TextSize,
-    measure_kinds,
-    measure_named,
-    measure_of,
-    reward_name,
-)
+from mlgo_gym.base import OptionsError
+from mlgo_gym.problems import Problem
+from mlgo_gym.rollout import TextSize, measure_of, reward_name
 
 TEXT: Final = "text"
 
@@ -42,108 +29,3 @@ def check_most_text(most_text: float | None, name: str | None, reward: str | Non
     """
     if most_text is not None and name is None:
         raise OptionsError(f"most_text: expected a reward other than text, found {reward!r}")
-
-
-class Reward(NamedTuple):
-    """The measure of a package, and the facts that must be equal for scores to be compared."""
-
-    measure: Measure
-    same: dict[str, Any]
-
-
-@contextmanager
-def of_module(name: str) -> Iterator[None]:
-    """Errors of programs under the name of the module whose object was put into them."""
-    try:
-        yield
-    except WorkloadError as error:
-        raise ModuleError(name, str(error)) from error
-
-
-class Rewards(AbstractContextManager["Rewards"]):
-    """The reward of each package, made when it is first asked for; workers in threads share it.
-
-    Args:
-        name: the reward.
-        packages: whose workloads run.
-        opt_level: clang's level to compile at; ``None`` takes each module's own.
-        timeout_s: how long LLVM may take for one module, in seconds.
-        policy: as `measure_named` has it.
-        jobs: how many modules of a package are compiled at once.
-
-    Attributes:
-        name: the reward.
-        packages: whose workloads run.
-
-    Raises:
-        WorkloadError: programs are to run, and no package has workloads.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        packages: Packages,
-        opt_level: str | None,
-        timeout_s: float,
-        *,
-        policy: tuple[InliningForSize, PolicyLike] | None = None,
-        jobs: Jobs = 1,
-    ) -> None:
-        self.name: Final = name
-        self.packages: Final = packages
-        self._corpora = {
-            package: packages.corpora[keys[0]] for package, keys in packages.by_package.items()
-        }
-        self._kinds = measure_kinds(name)
-        for kind in self._kinds:
-            kind.check(self._corpora)
-        self._opt_level = opt_level
-        self._timeout_s = timeout_s
-        self._policy = policy
-        self._jobs = jobs
-        self._alone = threading.Lock()
-        self._made: dict[str, Reward] = {}
-        self._stack = ExitStack()
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def __reduce__(self) -> tuple[Callable[..., Rewards], tuple[Any, ...]]:
-        """A copy for workers elsewhere.
-
-        Raises:
-            UsageError: programs are to run, which are here.
-        """
-        if any(kind.runs_programs for kind in self._kinds):
-            raise UsageError(
-                f"reward {self.name!r}: expected workers on this machine, where its programs run, "
-                "found a cluster"
-            )
-        how = (self.name, self.packages, self._opt_level, self._timeout_s)
-        return partial(Rewards, policy=self._policy), how
-
-    def of(self, key: ModuleKey) -> Reward:
-        """The reward of a module's package.
-
-        Raises:
-            WorkloadError: its workloads cannot be used.
-            ModuleError: a module of one cannot be read.
-        """
-        with self._alone:
-            if key.package not in self._made:
-                corpus = self._corpora[key.package]
-                inputs = next(
-                    filter(None, (each.inputs_sha256(corpus) for each in self._kinds)), None
-                )
-                measure = measure_named(
-                    self.name,
-                    corpus,
-                    self._policy,
-                    opt_level=self._opt_level,
-                    jobs=self._jobs,
-                    timeout_s=self._timeout_s,
-                )
-                self._stack.callback(measure.close)
-                same = {"programs_sha256": inputs, **measure.context()}
-                self._made[key.package] = Reward(measure, same)
-            return self._made[key.package]

@@ -36,11 +36,12 @@ from mlgo_gym.rollout import (
     Failure,
     Measure,
     OptimizedModule,
+    Rewards,
     Unit,
     measure_of,
+    of_module,
     without_frames,
 )
-from mlgo_gym.search import Rewards, of_module
 from mlgo_gym.training._data import successes
 
 _T = TypeVar("_T")

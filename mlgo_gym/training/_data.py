@@ -12,8 +12,7 @@ from typing import Any, Final, TypeVar
 from mlgo_gym.base import MlgoGymError, TrainingError
 from mlgo_gym.corpus import Packages
 from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, Done, Jobs
-from mlgo_gym.rollout import Failure, without_frames
-from mlgo_gym.search import Rewards
+from mlgo_gym.rollout import Failure, Rewards, without_frames
 
 _PASSING: Final = (
     errno.EIO,

@@ -27,8 +27,7 @@ from mlgo_gym.base import MlgoGymError, TrainingError, parse_json, read_bounded,
 from mlgo_gym.corpus import Module, Packages
 from mlgo_gym.llvm import CompileOptions, llvm_version
 from mlgo_gym.problems import Problem
-from mlgo_gym.rollout import OptimizedModule
-from mlgo_gym.search import Rewards
+from mlgo_gym.rollout import OptimizedModule, Rewards
 from mlgo_gym.training._contexts import TrainingContext, Workshop
 from mlgo_gym.training._run import TrainingRun
 

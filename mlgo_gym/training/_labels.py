@@ -43,18 +43,16 @@ from mlgo_gym.problems import (
     default,
     observation_array,
 )
-from mlgo_gym.rollout import Measure
+from mlgo_gym.rollout import Measure, Rewards, of_module
 from mlgo_gym.search import (
     FlipEffect,
     NamedCompilation,
     NamedDecision,
     NamingCompiler,
-    Rewards,
     Wanted,
     disjoint_flips,
     effects_of,
     joint_effects,
-    of_module,
     single_flips,
 )
 from mlgo_gym.training._gains import Gains

@@ -23,9 +23,8 @@ from mlgo_gym.evaluation import (
 )
 from mlgo_gym.llvm import Compiler, each
 from mlgo_gym.problems import Policy, Problem
-from mlgo_gym.rollout import BASELINE, compared
+from mlgo_gym.rollout import BASELINE, Rewards, compared, of_module
 from mlgo_gym.runners import native_policy
-from mlgo_gym.search import Rewards, of_module
 from mlgo_gym.training._contexts import TrainingContext, Workshop
 from mlgo_gym.training._data import Data, successes
 from mlgo_gym.training._network_code import NetworkCode

@@ -17,9 +17,9 @@ from mlgo_gym.errors import OptionsError, TrainingError, WorkloadError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default, never
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.rollout import Rewards
 from mlgo_gym.rollout._rollout import Failure
 from mlgo_gym.search._call_sites import NamingCompiler
-from mlgo_gym.search._rewards import Rewards
 from mlgo_gym.training._contexts import Workshop
 from mlgo_gym.training._data import Data, rewards_of
 from mlgo_gym.training._group import GroupConfig
