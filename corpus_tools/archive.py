@@ -118,15 +118,12 @@ def _of_zip(member: zipfile.ZipInfo) -> _Member:
 def _check(archive: str, members: Iterable[_Member]) -> None:
     """Look at all members before the first of them is unpacked."""
     kinds: dict[PurePosixPath, str] = {}
-    budget = Budget(ValueError, bytes=MAX_UNPACKED_BYTES, files_and_folders=MAX_MEMBERS)
+    budget = Budget(bytes=MAX_UNPACKED_BYTES, files_and_folders=MAX_MEMBERS)
     for member in members:
         known = len(kinds)
-        try:
-            problem = _problem(member, kinds)
-            budget.charge(bytes=member.size_bytes, files_and_folders=len(kinds) - known)
-        except ValueError as error:
-            problem = str(error)
-        if problem:
+        problem = _problem(member, kinds)
+        new = len(kinds) - known
+        if problem := budget.problem(bytes=member.size_bytes, files_and_folders=new) or problem:
             raise SdistError(f"{archive}: member {member.name!r} refused: {problem}")
 
 

@@ -15,7 +15,7 @@ class Budget:
     many small parts cost no more than one large part may.
 
     Args:
-        error: makes the error of what is too much.
+        fail: makes the error of what is too much.
         **most: the limits, by the names of what they limit; a space in one is an underscore.
 
     >>> budget = Budget(ValueError, bytes=10, files=2)
@@ -25,8 +25,8 @@ class Budget:
     ValueError: expected at most 10 bytes in all, found more
     """
 
-    def __init__(self, error: Callable[[str], Exception], **most: int) -> None:
-        self._error: Final = error
+    def __init__(self, fail: Callable[[str], Exception] = ValueError, /, **most: int) -> None:
+        self._fail: Final = fail
         self._most: Final = most
         self._left: Final = dict(most)
 
@@ -39,8 +39,18 @@ class Budget:
         Raises:
             Exception: the budget's error: there is less left.
         """
+        if problem := self.problem(**amounts):
+            raise self._fail(problem)
+
+    def problem(self, **amounts: int) -> str | None:
+        """As `charge`, for whoever makes errors of each part: the text, where there is less left.
+
+        >>> Budget(bytes=10).problem(bytes=11)
+        'expected at most 10 bytes in all, found more'
+        """
         for name, amount in amounts.items():
             self._left[name] -= max(0, amount)
             if self._left[name] < 0:
                 limit = f"expected at most {self._most[name]} {name.replace('_', ' ')} in all"
-                raise self._error(f"{limit}, found more")
+                return f"{limit}, found more"
+        return None

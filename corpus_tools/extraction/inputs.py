@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import os.path
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from corpus_tools.budget import Budget
@@ -218,7 +217,7 @@ class _Expansion:
     def __init__(self, directory: Path, *, is_line_based: bool) -> None:
         self._directory = directory
         self._is_line_based = is_line_based
-        self._budget = Budget(partial(BuildListError, directory), arguments=_MOST_ARGUMENTS)
+        self._budget = Budget(arguments=_MOST_ARGUMENTS)
 
     def of(self, arguments: list[str], above: tuple[Path, ...]) -> list[str]:
         expanded = []
@@ -230,6 +229,7 @@ class _Expansion:
             if path in above or len(above) == _DEEPEST_RESPONSE_FILE:
                 raise BuildListError(path, "expected response files that end, found one in itself")
             inner = read_arguments(path, self._directory, is_line_based=self._is_line_based)
-            self._budget.charge(arguments=len(inner))
+            if problem := self._budget.problem(arguments=len(inner)):
+                raise BuildListError(path, problem)
             expanded += self.of(inner, (*above, path))
         return expanded

@@ -10,7 +10,7 @@ import pytest
 
 from corpus_tools.clang import Clang
 from corpus_tools.errors import BuildListError
-from corpus_tools.extraction import links
+from corpus_tools.extraction import inputs, links
 from corpus_tools.extraction.links import list_links
 from tests.conftest import require
 
@@ -117,6 +117,17 @@ def test_what_lies_outside_of_the_build(tmp_path: Path, name: str) -> None:
     (tmp_path / "build" / "inside").write_text("link -o app a.o" if "link" in name else "")
     path.symlink_to(tmp_path / "build" / "inside")
     assert set(found(tmp_path / "build")) == ({"app"} if "link" in name else set())
+
+
+def test_a_response_file_with_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names that file, not the folder."""
+    (tmp_path / "CMakeFiles" / "app.dir").mkdir(parents=True)
+    (tmp_path / "CMakeFiles" / "app.dir" / "link.txt").write_text("link -o app @objects")
+    (tmp_path / "objects").write_text("a.o b.o c.o")
+    assert found(tmp_path) == {"app": ["a.o", "b.o", "c.o"]}
+    monkeypatch.setattr(inputs, "_MOST_ARGUMENTS", 2)
+    with pytest.raises(BuildListError, match="objects.*: expected at most 2 arguments in all"):
+        found(tmp_path)
 
 
 def test_links_that_are_more_than_anybody_s(
