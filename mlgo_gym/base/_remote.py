@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import http.client
 import importlib
 import os
 import re
 import shutil
 import tempfile
 import time
-import urllib.request
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 from corpus_tools.budget import Budget
@@ -167,8 +165,8 @@ def copy_file(place: str, target: Path, most_bytes: int) -> None:
         OSError: it cannot be read or written, or is longer.
     """
     budget = Budget(partial(_too_long, place), bytes=most_bytes)
-    with target.open("xb") as file, _opened(place) as source:
-        while data := source.read(_PIECE_BYTES):
+    with target.open("xb") as file, closing(_pieces(place)) as pieces:
+        for data in pieces:
             budget.charge(bytes=len(data))
             file.write(data)
 
@@ -177,17 +175,17 @@ def _too_long(place: str, problem: str) -> FileError:
     return FileError(errno.EFBIG, problem, place)
 
 
-@contextmanager
-def _opened(place: str) -> Iterator[IO[bytes]]:
+def _pieces(place: str) -> Generator[bytes]:
+    """The bytes of a file; errors of whoever takes them are not its own."""
     if place.partition("://")[0] not in _WEB:
-        with RemoteFolder(place).opened() as file:
-            yield file
+        yield from RemoteFolder(place).pieces()
         return
+    import http.client  # noqa: PLC0415 (slow to import, and seldom needed)
+    import urllib.request  # noqa: PLC0415
+
     try:
         with urllib.request.urlopen(place, timeout=READ_S) as answer:  # noqa: S310 (of _WEB)
-            yield answer
-    except FileError:
-        raise
+            yield from iter(partial(answer.read, _PIECE_BYTES), b"")
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = str(getattr(error, "reason", None) or error) or type(error).__name__
         words = " ".join(reason.split())[:_SHOWN]
@@ -236,11 +234,10 @@ class RemoteFolder:
     def _too_much(self, problem: str) -> FileError:
         return FileError(errno.EFBIG, f"{problem}: name a part of it", self.uri)
 
-    @contextmanager
-    def opened(self) -> Iterator[IO[bytes]]:
-        """The file that the URI names, in place of a folder."""
+    def pieces(self) -> Generator[bytes]:
+        """Read the file that the URI names, in place of a folder."""
         with self._naming(self.uri), self._fs.open(self._root, "rb") as file:
-            yield file
+            yield from iter(partial(file.read, _PIECE_BYTES), b"")
 
     def copy(self, listed: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
         """Copy the files of a listing, which must be the same afterwards."""
@@ -274,8 +271,6 @@ class RemoteFolder:
     def _naming(self, uri: str) -> Iterator[None]:
         try:
             yield
-        except FileError:
-            raise
         except ImportError as error:
             protocol = uri.partition(":")[0]
             hint = "pip install 'mlgo-gym[remote]'" if protocol == "s3" else str(error)

@@ -8,6 +8,7 @@ from ._search import problem_of as problem_of
 from ._search import searched as searched
 from ._source import SourceFolder as SourceFolder
 from ._train import Shown as Shown
+from ._values import file_or_uri as file_or_uri
 from ._values import place as place
 from ._writing import check_folder as check_folder
 from ._writing import make_folder as make_folder

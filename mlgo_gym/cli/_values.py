@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from corpus_tools.command_line import whole
-from mlgo_gym.base import OptionsError, is_remote, place_of
+from mlgo_gym.base import OptionsError, file_place, is_remote, place_of
 
 _UNITS_S: Final = {"h": 3600.0, "m": 60.0, "s": 1.0}
 _DURATION: Final = re.compile("".join(rf"(?:([0-9]+(?:\.[0-9]+)?){unit})?" for unit in _UNITS_S))
@@ -54,8 +54,17 @@ def path(text: str) -> Path:
 
 def place(text: str) -> Path | str:
     """An argparse type: a folder here, or the URI of one elsewhere."""
+    return _place(text, place_of)
+
+
+def file_or_uri(text: str) -> Path | str:
+    """An argparse type: a file here, or the URI of one elsewhere, also on the web."""
+    return _place(text, file_place)
+
+
+def _place(text: str, parse: Callable[[str], Path | str]) -> Path | str:
     try:
-        return place_of(text)
+        return parse(text)
     except OptionsError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 

@@ -59,7 +59,7 @@ def test_a_folder_is_what_was_put_there(storage: Storage) -> None:
     }
 
 
-def test_a_file(storage: Storage, tmp_path: Path) -> None:
+def test_a_file(storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is as long as it may be, or an error names the URI."""
     storage.put("corpora/a", b"12345")
     copy_file(f"{LAB}/a", tmp_path / "a", 5)
@@ -68,6 +68,11 @@ def test_a_file(storage: Storage, tmp_path: Path) -> None:
         with pytest.raises(OSError, match=reason) as caught:
             copy_file(f"{LAB}/{name}", tmp_path / f"{name}{most}", most)
         assert caught.value.filename == f"{LAB}/{name}"
+    with Path("/dev/full").open("wb", buffering=0) as full, monkeypatch.context() as patch:
+        patch.setattr(Path, "open", lambda *_: full)
+        with pytest.raises(OSError, match="No space left on device") as caught:
+            copy_file(f"{LAB}/a", tmp_path / "c", 5)
+    assert caught.value.filename is None  # it is not of what is read
 
 
 def test_a_change_is_another_folder(storage: Storage) -> None:

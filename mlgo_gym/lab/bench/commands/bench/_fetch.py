@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 
 from corpus_tools.scratch import scratch_folder
-from mlgo_gym.base import BenchmarkError, OptionsError, copy_file, file_place
-from mlgo_gym.cli import Output
+from mlgo_gym.base import BenchmarkError, copy_file
+from mlgo_gym.cli import Output, file_or_uri
 from mlgo_gym.cli import options as shared
 
 DESCRIPTION = (
@@ -21,17 +21,10 @@ EXAMPLE = "mlgo-gym bench fetch size-v1-mini --output suites/size-v1-mini"
 def add_options(add: shared.Options) -> None:
     add("suite", "NAME", "a suite that ships, or the file that describes one")
     what = "its archive, here or by https://HOST/FILE or s3://BUCKET/KEY (default: it is built "
-    add("--archive", "FILE", what + "from recipes)", type=_archive)
+    add("--archive", "FILE", what + "from recipes)", type=file_or_uri)
     add("--output", "DIR", "the suite's folder", required=True)
     add("--clang", "PATH", "clang 22, where it is built (default: from PATH)")
     add.jobs(2)
-
-
-def _archive(text: str) -> Path | str:
-    try:
-        return file_place(text)
-    except OptionsError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
