@@ -11,7 +11,7 @@ from mlgo_gym.base import CompilationError, InputError, MlgoGymError
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.lab.programs._measures import Reach
 from mlgo_gym.lab.programs._meters import Instructions, count
-from mlgo_gym.lab.programs._program import Programs
+from mlgo_gym.lab.programs._program import Program, Programs
 from mlgo_gym.lab.programs._running import ProgramRun, compare_output, run_program, wrong
 from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, Jobs
 from mlgo_gym.problems import InliningForSize
@@ -82,10 +82,15 @@ def _never(observation: Observation) -> int:  # noqa: ARG001
     return 0
 
 
-def check_builds(workload: Workload, programs: Programs) -> ProgramRun:
+def check_builds(workload: Workload, programs: Programs, plain: Program) -> ProgramRun:
     """Run a program twice as LLVM compiles it, and once with nothing inlined, and compare.
 
     What it must write is not looked at.
+
+    Args:
+        workload: what it is given.
+        programs: what links it again.
+        plain: as LLVM compiles it.
 
     Returns:
         The first run.
@@ -94,7 +99,7 @@ def check_builds(workload: Workload, programs: Programs) -> ProgramRun:
         WorkloadError: it ends otherwise than it must, or runs write different things.
     """
     other = programs.compiled(workload, {InliningForSize(): _never})
-    with programs.linked(workload) as plain, programs.linked(workload, other) as inlined_nowhere:
+    with programs.linked(workload, other) as inlined_nowhere:
         first, second, third = (
             run_program(workload, each.path, check_output=False)
             for each in (plain, plain, inlined_nowhere)
@@ -113,9 +118,9 @@ def check_builds(workload: Workload, programs: Programs) -> ProgramRun:
 
 
 def _checked(workload: Workload, programs: Programs) -> Checked:
-    run = check_builds(workload, programs)
-    compare_output(workload, run)
     with programs.linked(workload) as program:
+        run = check_builds(workload, programs, program)
+        compare_output(workload, run)
         counts = [count(workload, program, Instructions.options)["instructions"] for _ in range(2)]
     names = programs.modules(workload.name)
     reach = Reach(programs)

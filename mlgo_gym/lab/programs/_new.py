@@ -93,7 +93,9 @@ of another workload
             with Programs(
                 corpus, [name], folder=staged, jobs=jobs, timeout_s=timeout_s
             ) as programs:
-                run = check_builds(programs.workloads[name], programs)
+                workload = programs.workloads[name]
+                with programs.linked(workload) as program:
+                    run = check_builds(workload, programs, program)
             write_atomically(description, before + _table(name, fields, run.stdout_sha256))
     except CorpusToolsError as error:
         raise WorkloadError(str(error)) from error

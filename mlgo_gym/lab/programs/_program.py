@@ -164,7 +164,7 @@ class Programs(AbstractContextManager["Programs"]):
         """
         with self._alone:
             if not self._plain:
-                self._plain = self._compile(itertools.chain.from_iterable(self._modules.values()))
+                self._plain = self.compiled_all()
             return self._plain
 
     def compiled(
@@ -178,7 +178,9 @@ class Programs(AbstractContextManager["Programs"]):
         """
         return self._compile(self._modules[workload.name], answers)
 
-    def compiled_all(self, answers: Mapping[Problem, PolicyLike]) -> dict[str, CompilationResult]:
+    def compiled_all(
+        self, answers: Mapping[Problem, PolicyLike] = MappingProxyType({})
+    ) -> dict[str, CompilationResult]:
         """The modules of all workloads, as `compiled` has those of one."""
         return self._compile(itertools.chain.from_iterable(self._modules.values()), answers)
 
@@ -290,7 +292,7 @@ class Programs(AbstractContextManager["Programs"]):
         return self._cpp[workload.name]
 
     def _compile(
-        self, names: Iterable[str], answers: Mapping[Problem, PolicyLike] = MappingProxyType({})
+        self, names: Iterable[str], answers: Mapping[Problem, PolicyLike]
     ) -> dict[str, CompilationResult]:
         work = partial(_compiled, answers=dict(answers), opt_level=self._opt_level)
         how: dict[str, Any] = {"jobs": self._jobs, "size": self._corpus.size_bytes}

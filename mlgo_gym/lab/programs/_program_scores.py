@@ -13,7 +13,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from statistics import median
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -91,8 +91,13 @@ def measured_programs(
         layouts = 1
     jobs = setting.jobs if isinstance(setting.jobs, int) else 1
     for package, corpus in corpora_with_workloads(corpora).items():
-        how: dict[str, Any] = {"jobs": setting.jobs, "timeout_s": setting.timeout_s}
-        with Programs(corpus, names, opt_level=setting.opt_level, **how) as programs:
+        with Programs(
+            corpus,
+            names,
+            opt_level=setting.opt_level,
+            jobs=setting.jobs,
+            timeout_s=setting.timeout_s,
+        ) as programs:
             try:
                 results = _compiled(corpus, programs, policies, setting)
                 for name, answers in together.items():

@@ -93,13 +93,16 @@ def _made_of(changes: Sequence[ModuleChange]) -> Grid:
     costs = [cost for each in changes for cost in each.costs]
     around = math.fsum(each.around_bytes for each in changes)
     rows: list[Row] = [
-        [title, amount(len(found)), _difference(math.fsum(found))]
-        for title, sign in (("decisions that cost", 1), ("decisions that saved", -1))
-        for found in [[cost for cost in costs if sign * cost > 0]]
+        _sum("decisions that cost", [each for each in costs if each > 0]),
+        _sum("decisions that saved", [each for each in costs if each < 0]),
+        [_AROUND, "", _difference(around)],
     ]
-    rows.append([_AROUND, "", _difference(around)])
-    footer: Row = ["all of it", amount(len(costs)), _difference(math.fsum([*costs, around]))]
+    footer = _sum("all of it", costs, around)
     return Grid(("what the change is made of", "decisions", "bytes"), rows, footer, folds=True)
+
+
+def _sum(title: str, costs: Sequence[float], rest: float = 0.0) -> Row:
+    return [title, amount(len(costs)), _difference(math.fsum([*costs, rest]))]
 
 
 def _difference(size_bytes: float) -> Cell:
@@ -161,7 +164,7 @@ def _ten_most(functions: Sequence[FunctionChange], names: Names) -> Iterator[tup
         rows: list[Row] = []
         for each, function in found[:_MOST]:
             note = f"in {source_name(function.function)}, {function.key.name}"
-            cost = Cell(f"{each.cost_bytes:+,.0f}", each.cost_bytes, _KINDS[sign])
+            cost = _difference(each.cost_bytes)
             rows.append([Cell(_call(each.shown.site), note=note), *_answers(each), cost])
         if rows:
             yield title, Grid((title.lower(), *names, "bytes"), rows, folds=True)
