@@ -31,19 +31,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from corpus_tools.manifest import MANIFEST_NAME
 from mlgo_gym.base import _files as files
 from mlgo_gym.training._train import TENSORFLOW_SETTINGS
 from tests.cli.command import PROGRAM
 from tests.faults.__main__ import build_library
-from tests.faults.inputs import commands
+from tests.faults.inputs import LONGEST_LINE, commands, small_corpus
 
 ROOT: Final = Path(__file__).parents[2]
 KEPT: Final = ROOT / "build" / "hardships.json"
 KILLS: Final = 20
 GRACE_S: Final = 2.0
 DEADLINE_S: Final = 300.0
-LONGEST_LINE: Final = 600
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
@@ -131,7 +129,8 @@ SOURCES: Final = {
 
 def prepare(folder: Path) -> None:
     """Make ``in``, of which commands read."""
-    from mlgo_gym.lab.bench import sample_suite  # noqa: PLC0415 - when there is something to do
+    from mlgo_gym import SAMPLE_CORPUS  # noqa: PLC0415 - when there is something to do
+    from mlgo_gym.lab.bench import sample_suite  # noqa: PLC0415
     from mlgo_gym.lab.bench._archive import pack, unpack  # noqa: PLC0415
     from mlgo_gym.lab.tiers import SAMPLE_RECORDING  # noqa: PLC0415
     from mlgo_gym.llvm import embedded_version  # noqa: PLC0415
@@ -140,11 +139,12 @@ def prepare(folder: Path) -> None:
     (folder / "out").mkdir()
     (made / "source").mkdir(parents=True)
     names = ["digest.c", "json_read.c", "json_write.c", "lru_cache.cpp", "scene.cpp"]
-    for corpus, modules in (
-        *(("corpus", names), ("own", names)),
-        *(("corpora/a", ["digest.c"]), ("corpora/b", ["scene.cpp"])),
-    ):
-        _copy_sample(modules, made / corpus, with_workloads="/" not in corpus)
+    for corpus in ("corpus", "own"):
+        small_corpus(made / corpus, names)
+        shutil.copytree(Path(SAMPLE_CORPUS) / "workloads", made / corpus / "workloads")
+    (made / "corpora").mkdir()
+    small_corpus(made / "corpora" / "a", ["digest.c"])
+    small_corpus(made / "corpora" / "b", ["scene.cpp"])
     for name, text in SOURCES.items():
         (made / "source" / name).write_text(text)
     (made / "tiers").mkdir()
@@ -177,19 +177,6 @@ def prepare(folder: Path) -> None:
     ):
         command: list[str] = [*PROGRAM, *words]
         subprocess.run(command, check=True, cwd=folder, env=_environment(folder))
-
-
-def _copy_sample(modules: list[str], folder: Path, *, with_workloads: bool) -> None:
-    from mlgo_gym import SAMPLE_CORPUS  # noqa: PLC0415 - when there is something to do
-
-    folder.mkdir(parents=True)
-    for each in Path(SAMPLE_CORPUS).iterdir():
-        if each.stem in modules:
-            shutil.copy(each, folder)
-    if with_workloads:
-        shutil.copytree(Path(SAMPLE_CORPUS) / "workloads", folder / "workloads")
-    manifest = {"modules": modules, "has_thinlto": False}
-    (folder / MANIFEST_NAME).write_text(json.dumps(manifest))
 
 
 def _environment(folder: Path) -> dict[str, str]:

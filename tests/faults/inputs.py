@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,16 +142,15 @@ def _well(action: argparse.Action, folder: Path) -> str | None:
     return _NAMED.get(str(action.metavar), "x")
 
 
-def small_corpus(folder: Path) -> None:
-    """Two modules of the sample, by links."""
+def small_corpus(folder: Path, names: Sequence[str] = ("digest.c", "scene.cpp")) -> None:
+    """Some modules of the sample, by links."""
     from mlgo_gym import SAMPLE_CORPUS  # noqa: PLC0415 - of each process once
 
     folder.mkdir()
-    names = ["digest.c", "scene.cpp"]
     for each in Path(SAMPLE_CORPUS).iterdir():
         if each.stem in names:
             (folder / each.name).symlink_to(each)
-    (folder / MANIFEST_NAME).write_text(json.dumps({"modules": names, "has_thinlto": False}))
+    (folder / MANIFEST_NAME).write_text(json.dumps({"modules": [*names], "has_thinlto": False}))
 
 
 def tried(case: Case, parser: CommandParser, folder: Path) -> tuple[str, str]:
