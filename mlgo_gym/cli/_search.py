@@ -82,7 +82,8 @@ def searched(
     order = [packages.label(key) for key in packages]
     found.sort(key=lambda each: order.index(each.module))
     good = [each for each in found if not each.error]
-    output.print(_grid(good))
+    if good:
+        output.print(_grid(good))
     if starts := _starts(good):
         output.print(starts)
     if wrong := sum(each.wrong for each in good):

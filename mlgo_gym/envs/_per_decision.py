@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
@@ -31,11 +32,15 @@ class PerDecisionReward(
     unless the environment compares with another baseline. An episode that is truncated ends with
     ``reward_on_truncation``; so does a fork that LLVM does not bring to its end.
 
+    The register allocator does not say what LLVM would answer. There, ``default`` answers in LLVM's
+    place.
+
     Args:
-        env: an environment of a problem for which LLVM says what it would answer.
+        env: the environment, without wrappers that change its observations.
+        default: answers what is left, from an observation, in place of LLVM's own heuristic.
 
     Raises:
-        UsageError: LLVM does not say.
+        UsageError: LLVM does not say what it would answer, and there is no ``default``.
 
     >>> import gymnasium, mlgo_gym
     >>> env = PerDecisionReward(gymnasium.make("mlgo_gym/InliningForSize-v0"))
@@ -50,25 +55,30 @@ class PerDecisionReward(
     >>> env.close()
     """
 
-    def __init__(self, env: gymnasium.Env[ObservationDict, Any]) -> None:
-        gymnasium.utils.RecordConstructorArgs.__init__(self)
+    def __init__(
+        self,
+        env: gymnasium.Env[ObservationDict, Any],
+        default: Callable[[ObservationDict], Any] | None = None,
+    ) -> None:
+        gymnasium.utils.RecordConstructorArgs.__init__(self, default=default)
         gymnasium.Wrapper.__init__(self, env)
+        self._default = default
         self._value = 0.0
         self._owed = 0.0
-        self._advice = -1.0
+        self._advice: Any = None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[ObservationDict, dict[str, Any]]:
-        """Reset the environment, and find what LLVM's own answers are worth."""
+        """Reset the environment, and find what the default answers are worth."""
         observation, info = self.env.reset(seed=seed, options=options)
-        if _ADVICE not in info:
+        if self._default is None and _ADVICE not in info:
             raise UsageError(
-                "PerDecisionReward: expected a problem for which LLVM says what it would answer, "
-                f"found {self._own.problem.name}"
+                "PerDecisionReward: expected default=, a policy that answers what is left, since "
+                f"LLVM does not say what it would answer in {self._own.problem.name}; found None"
             )
-        self._advice = info[_ADVICE].item()
-        self._value = self._owed = self._worth(info)
+        self._advice = self._answer(observation, info)
+        self._value = self._owed = self._worth(self._advice)
         return observation, info
 
     def step(self, action: Any) -> tuple[ObservationDict, float, bool, bool, dict[str, Any]]:
@@ -76,13 +86,16 @@ class PerDecisionReward(
         observation, reward, terminated, truncated, info = self.env.step(action)
         if terminated or truncated:
             value = float(reward)
-        elif np.asarray(action).item() == self._advice:
-            value = self._value
         else:
-            value = self._worth(info)
+            expected, self._advice = self._advice, self._answer(observation, info)
+            is_default = np.array_equal(action, expected)
+            value = self._value if is_default else self._worth(self._advice)
         changed = value - self._value + self._owed
-        self._value, self._owed, self._advice = value, 0.0, info[_ADVICE].item()
+        self._value, self._owed = value, 0.0
         return observation, changed, terminated, truncated, info
+
+    def _answer(self, observation: ObservationDict, info: dict[str, Any]) -> Any:
+        return info[_ADVICE].item() if self._default is None else self._default(observation)
 
     @property
     def _own(self) -> DecisionEnv:
@@ -93,14 +106,14 @@ class PerDecisionReward(
             )
         return own
 
-    def _worth(self, info: dict[str, Any]) -> float:
-        """The reward that the episode ends with if LLVM answers all that is left."""
+    def _worth(self, action: Any) -> float:
+        """The reward that the episode ends with if the default answers all that is left."""
         try:
             with closing(self._own.fork()) as branch:
-                ended = False
-                while not ended:
-                    _, reward, terminated, truncated, info = branch.step(info[_ADVICE])
-                    ended = terminated or truncated
+                while True:
+                    observation, reward, terminated, truncated, info = branch.step(action)
+                    if terminated or truncated:
+                        return reward
+                    action = self._answer(observation, info)
         except CompilationError:
             return self._own.reward_on_truncation
-        return reward

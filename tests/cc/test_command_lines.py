@@ -90,7 +90,7 @@ LINES: list[list[Argument]] = [
     ["-O2", "-x", "c-header", "two.h", "-o", "two.h.pch"],
     ["-O2", "-save-temps", "-c", "two.c"],
     ["-O2", "-gsplit-dwarf", "-g", "-c", "two.c"],
-    ["-O2", "-mllvm", "-enable-ml-inliner=default", "-c", "two.c"],
+    ["-E", "-O2", "-mllvm", "-enable-ml-inliner=default", "two.c"],
     ["-###", "-O2", "-c", "one.c"],
     ["--version"],
     ["-print-resource-dir"],
@@ -255,6 +255,29 @@ def test_nothing_is_said_of_a_link_that_is_none(
     compare(driver, folders, [*arguments, *(["-c"] if word == "-emit-llvm" else []), "two.c"])
 
 
+@pytest.mark.parametrize(
+    "option",
+    ["-enable-ml-inliner=default", "-regalloc-enable-advisor=release"],
+)
+def test_an_advisor_of_the_command_line_is_not_the_model(
+    driver: Driver, folders: tuple[Path, Path], option: str
+) -> None:
+    """Plain clang compiles, with a word of it; where that counts, it is an error."""
+    mine, theirs = folders
+    line: list[Argument] = ["-O2", "-mllvm", option, "-c", "two.c"]
+    found = f"found '{option.partition('=')[0]}'; one of the two must go"
+    strict = driver.run(*line, cwd=mine, settings=AS_DEFAULT)
+    assert (strict.returncode, (mine / "two.o").exists()) == (1, False)
+    assert strict.stderr.startswith(b"mlgo-cc: error: expected no advisor on the command line")
+    assert found in strict.stderr.decode()
+    done = driver.run(*line, cwd=mine, settings=AS_DEFAULT | {"MLGO_STRICT": "0"})
+    assert f"{found}; compiled by plain clang" in done.stderr.decode()
+    assert driver.plain(*line, cwd=theirs).returncode == done.returncode
+    assert contents(mine) == contents(theirs)
+    alone = driver.run(*line, cwd=mine)
+    assert b"mlgo-cc" not in alone.stderr
+
+
 @pytest.mark.e2e
 def test_a_long_response_file_is_read_to_its_end(
     driver: Driver, folders: tuple[Path, Path]
@@ -265,9 +288,10 @@ def test_a_long_response_file_is_read_to_its_end(
         text = " ".join(["-O2 -c two.c", *words, "-mllvm -enable-ml-inliner=default -v"])
         (folder / "long.rsp").write_text(text)
     assert (folders[0] / "long.rsp").stat().st_size > 2 << 20
-    done = driver.run("@long.rsp", cwd=folders[0], settings=AS_DEFAULT)
+    done = driver.run("@long.rsp", cwd=folders[0], settings=AS_DEFAULT | {"MLGO_STRICT": "0"})
     assert done.returncode == 0
-    assert done.stderr.count(b"-enable-ml-inliner") == 1
+    assert b"found '-enable-ml-inliner'" in done.stderr
+    assert done.stderr.count(b"-enable-ml-inliner=") == 1
 
 
 def test_one_thread_links_whatever_the_command_line_says(

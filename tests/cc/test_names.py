@@ -50,6 +50,31 @@ def test_launches_the_compiler_in_front(
     assert (work / "f.o").read_bytes() != object_file
 
 
+@pytest.mark.parametrize("word", [[], ["--mlgo-typo"]], ids=["", "a-bad-option"])
+def test_a_compiler_may_be_named_without_its_folder(
+    driver: Driver, work: Path, word: list[str]
+) -> None:
+    """It is the one that compiles, also where the model cannot."""
+    require("clang-22", "clang-22")
+    (work / "clang-21").write_text("")  # an input, as any file that is there
+    words: list[Argument] = [*word]
+    tried: list[Argument] = [
+        driver.scripts / "mlgo-cc",
+        *words,
+        "clang-22",
+        "-v",
+        "-O2",
+        "-c",
+        "f.c",
+    ]
+    done = run(driver, tried, work, MLGO_CLANG="none")
+    assert (done.returncode, (work / "f.o").exists()) == (0, True), done.stderr
+    assert ("unknown option '--mlgo-typo'" in done.stderr) == bool(word)
+    tried[-5:] = ["clang-21", "-###"]
+    file = run(driver, tried, work, MLGO_CLANG="none")
+    assert "clang: expected a program, found none at 'none'" in file.stderr
+
+
 def test_another_compiler_works_alone(driver: Driver, work: Path) -> None:
     gcc = require("gcc", "gcc")
     subprocess.run([gcc, "-O2", "-c", "f.c"], cwd=work, check=True)

@@ -92,6 +92,9 @@ def test_a_search_beside_a_broken_module(one_of_two: Path, tmp_path: Path) -> No
     last = table.splitlines()[-1]  # of the earlier search, whose record says it
     assert last.startswith("The best answers went out from: ")
     assert last.endswith((" the model 1.", " LLVM's default 1."))
+    (one_of_two / "frame_stream.c.bc").write_bytes(b"no bitcode")
+    none = run(*command[:-2], "--budget", "0.06s", cwd=tmp_path)
+    assert (none.returncode, none.stdout, none.stderr.count("Invalid bitcode")) == (1, "", 2)
 
 
 def test_another_problem_is_not_searched(one_of_two: Path, tmp_path: Path) -> None:

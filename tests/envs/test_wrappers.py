@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import gymnasium
@@ -149,10 +149,33 @@ def test_a_truncated_episode_ends_with_its_penalty(small: Corpus) -> None:
     env.close()
 
 
+def lowest_allowed(observation: Mapping[str, Any]) -> int:
+    return int(observation["mask"][0].nonzero()[0][0])
+
+
+@pytest.mark.parametrize("place", [None, 0, 2, 5])
+def test_decisions_of_register_allocation_are_worth_what_they_changed(place: int | None) -> None:
+    """The first bears what the default policy changes; an answer like it changes nothing more."""
+    env = PerDecisionReward(gymnasium.make("mlgo_gym/RegallocEviction-v0"), lowest_allowed)
+    options = {"module": "json_write.c", "function": "write_list"}
+    observation, _ = env.reset(options=options)
+    rewards: list[float] = []
+    ended = False
+    while not ended:
+        allowed = observation["mask"][0].nonzero()[0]
+        action = int(allowed[-1 if len(rewards) == place else 0])
+        observation, reward, ended, _, info = env.step(action)
+        rewards.append(reward)
+    assert sum(rewards) == pytest.approx(1 - info["score"] / info["baseline_score"])
+    worth = {index for index, reward in enumerate(rewards) if reward}
+    assert worth == {0, place or 0}
+    env.close()
+
+
 def test_what_has_no_decisions_of_llvms() -> None:
     env = PerDecisionReward(gymnasium.make("mlgo_gym/RegallocEviction-v0"))
-    expected = "expected a problem for which LLVM says what it would answer, found RegallocEviction"
-    with pytest.raises(UsageError, match=f"PerDecisionReward: {expected}"):
+    expected = "LLVM does not say what it would answer in RegallocEviction; found None"
+    with pytest.raises(UsageError, match=f"PerDecisionReward: expected default=.*{expected}"):
         env.reset()
     env.close()
     other = PerDecisionReward(gymnasium.make("CartPole-v1"))

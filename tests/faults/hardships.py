@@ -6,6 +6,9 @@
 - **descriptors**: at most 32 are open. **memory**: 300 MB of address space. **2040**: the clock is
   there. **jumps**: it jumps an hour ahead and back, all the time. The command ends well or says in
   a line why not; nothing is a traceback or a signal.
+- **full**: the disk has no room for another byte. **filling**: it has some for 64 kB. The same; and
+  a command that ends well has written every file that it writes elsewhere. The disk is a tmpfs in a
+  mount namespace of its own.
 
 ``python -m tests.faults.hardships WORD...`` tries the commands of these names alone.
 ``build/hardships.json`` keeps what came of each; the same command goes on where it stopped.
@@ -228,6 +231,22 @@ class Bench:
             shutil.rmtree(self._folder / each, ignore_errors=True)
         (self._folder / "out").mkdir(exist_ok=True)
 
+    def named(self) -> list[str]:
+        """The paths of the files with something in them."""
+        found = (each for top in ("in", "out") for each in (self._folder / top).rglob("*"))
+        full = (each for each in found if each.is_file() and each.stat().st_size)
+        return sorted(str(each.relative_to(self._folder)) for each in full)
+
+    def start_on_disk(self, free_kb: int) -> subprocess.Popen[bytes]:
+        """Start it on a disk with so much room; `named_on_disk` says what it has left there."""
+        (self._folder / "disk").mkdir(exist_ok=True)
+        environment = {"TMPDIR": str(self._folder / "disk" / "tmp"), "FREE": str(free_kb)}
+        return self.start(environment, below=("unshare", "-rm", "sh", "-c", _ON_DISK, "sh"))
+
+    def named_on_disk(self) -> list[str]:
+        """`named`, of the disk that is gone."""
+        return sorted((self._folder / "named").read_text().splitlines())
+
     def start(
         self, environment: Mapping[str, str] = NOTHING, *, below: tuple[str, ...] = ()
     ) -> subprocess.Popen[bytes]:
@@ -247,7 +266,7 @@ class Bench:
         try:
             status = process.wait(self._endless_s or DEADLINE_S)
         except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGINT)
+            os.killpg(process.pid, signal.SIGINT)
             try:
                 status = process.wait(DEADLINE_S)
             except subprocess.TimeoutExpired:
@@ -359,6 +378,34 @@ def _day(name: str) -> Callable[[Bench], str]:
     return tried
 
 
+_ON_DISK: Final = """
+trap : INT
+mount -t tmpfs tmpfs disk && cp -a in out tmp disk && cd disk || exit 99
+mount -o remount,size=$(($(du -sk . | cut -f1) + FREE))k . || exit 99
+"$@"
+status=$?
+find -L in out -type f -size +0 > ../named
+exit $status
+"""
+
+
+def _with_free(free_kb: int) -> Callable[[Bench], str]:
+    """The disk has so much room."""
+
+    def tried(bench: Bench) -> str:
+        bench.fresh()
+        if fault := bench.ended(bench.start()).failure():
+            return f"undisturbed: {fault}"
+        expected = bench.named()
+        bench.fresh()
+        ended = bench.ended(bench.start_on_disk(free_kb))
+        if not ended.status and (lost := sorted(set(expected) - set(bench.named_on_disk()))):
+            return f"it ended well without writing {lost}"
+        return ended.fault()
+
+    return tried
+
+
 NOT_OURS: Final = {
     ("corpus build", "2040"): "certificates of servers have expired by then",
     ("dataset import", "memory"): "pyarrow aborts",
@@ -372,6 +419,8 @@ KINDS: Final[Mapping[str, Callable[[Bench], str]]] = {
     "memory": _limited("--as=300000000"),
     "2040": _day("2040"),
     "jumps": _day("jumps"),
+    "full": _with_free(0),
+    "filling": _with_free(64),
 }
 
 

@@ -117,10 +117,11 @@ static const char *const VOCABULARY[] = {"-ir2vec-vocab-path", "-ml-inliner-ir2v
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 struct seen {
-  bool compiles, has_source, links_lto, is_thin, is_lld, no_code, has_advisor, reads_stdin;
+  bool compiles, has_source, links_lto, is_thin, is_lld, no_code, reads_stdin;
   bool runs_once, is_unseen, expects_value, has_vocabulary;
   bool makes_object, makes_none, is_assembly;
   const char *obstacle, *repeated; /* to comparing the object; to compiling it twice */
+  const char *advisor; /* an option of LLVM's by which somebody else advises */
   const char *option; /* whose value comes next */
   const char *input, *output;
   size_t input_count;
@@ -292,7 +293,8 @@ static void look_at(const char *argument, struct seen *seen) {
   seen->expects_value = !is_value && is_among(argument, VALUED, COUNT(VALUED));
   seen->runs_once |= names_stream(argument);
   for (size_t index = 0; index < COUNT(ADVISORS); ++index)
-    seen->has_advisor |= strstr(argument, ADVISORS[index]) != NULL;
+    if (strstr(argument, ADVISORS[index]))
+      seen->advisor = ADVISORS[index];
   for (size_t index = 0; index < COUNT(VOCABULARY); ++index)
     seen->has_vocabulary |= strstr(argument, VOCABULARY[index]) != NULL;
   if (is_value)
@@ -337,7 +339,9 @@ struct plan plan_of(const struct settings *settings) {
   plan.object = plan.obstacle ? NULL : plan.named;
   bool compiles = seen.compiles || seen.has_source;
   bool links = !seen.compiles && seen.links_lto && seen.is_lld;
-  if (seen.no_code || seen.has_advisor)
+  if (seen.advisor && !seen.no_code && (compiles || links))
+    plan.advisor = seen.advisor;
+  if (seen.no_code || seen.advisor)
     return plan;
   plan.is_thin_link = links && seen.is_thin;
   if (compiles && links)

@@ -102,6 +102,7 @@ struct plan {
   const char *object; /* all that comes out; or NULL where there is more, or it is not known */
   const char *obstacle; /* why an object that comes out is not known; or NULL */
   const char *repeated; /* an option whose file a second compilation would write anew; or NULL */
+  const char *advisor; /* an option by which the command line has another advisor; or NULL */
   const char *input;  /* the one that it comes of */
   const char *named;  /* the object of one input, whether or not it can be compared; or NULL */
   struct shared shared;

@@ -154,6 +154,11 @@ int main(int argc, char **argv) {
   bool has_model =
       settings.models[INLINING] || settings.models[REGALLOC] || settings.keep_smaller;
   bool has_project = settings.project && plan.named;
+  if (plan.advisor && (has_model || settings.traces)) {
+    snprintf(message.text, MESSAGE_BYTES, "expected no advisor on the command line beside a model, "
+             "found '%s'; one of the two must go", plan.advisor);
+    return fall_back(&settings, &clang, &message);
+  }
   if (plan.action == PASS_ON || !(has_model || has_project || settings.traces))
     return become_clang(&settings, &clang);
   if (!check_cache(&message) || !check_clang(&clang, &message))

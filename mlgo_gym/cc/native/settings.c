@@ -228,12 +228,15 @@ static bool names_compiler(const char *path) {
   return false;
 }
 
-/* The compiler that a build system wants started, in front of its own arguments. */
+/* The compiler that a build system wants started, in front of its own arguments: a program, or the
+ * name of one on PATH, where no file is called so. */
 static bool is_launched(const struct settings *settings, const char *argument) {
   if (settings->launched || settings->argument_count != 1)
     return false;
-  return settings->is_launcher ||
-         (argument[0] != '-' && !access(argument, X_OK) && names_compiler(argument));
+  if (settings->is_launcher)
+    return true;
+  bool is_program = !access(argument, X_OK), is_name = !strchr(argument, '/') && access(argument, F_OK);
+  return argument[0] != '-' && (is_program || is_name) && names_compiler(argument);
 }
 
 /* Takes our own options out of clang's arguments. */

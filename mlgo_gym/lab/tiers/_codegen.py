@@ -21,13 +21,18 @@ def begin() -> None:
     llvm.initialize_native_asmparser()
 
 
-def prepared(bitcode: list[str]) -> dict[str, Any]:
-    """The units of a program, from its modules."""
+def prepared(bitcode: dict[str, str]) -> dict[str, Any]:
+    """The units of a program, from its modules by their names."""
     context = llvm.create_context()
-    modules = [llvm.parse_bitcode(base64.b64decode(each), context=context) for each in bitcode]
+    modules = []
+    for name, each in bitcode.items():
+        try:
+            modules.append(llvm.parse_bitcode(base64.b64decode(each), context=context))
+            if len(modules) > 1:
+                modules[0].link_in(modules[-1])
+        except RuntimeError as error:
+            return {"problem": f"{name}: {error}"}
     first = modules[0]
-    for each in modules[1:]:
-        first.link_in(each)
     if all(function.name != "main" for function in first.functions):
         return {"problem": "expected a function 'main', found none"}
     try:

@@ -81,7 +81,7 @@ class JitProgram(AbstractContextManager["JitProgram"]):
     ) -> None:
         with Programs(corpus, [workload]) as programs:
             self.workload: Final = programs.workloads[workload]
-            modules = [corpus[name].data for name in programs.modules(workload)]
+            modules = {name: corpus[name].data for name in programs.modules(workload)}
             self._clang = programs.clang
         is_sample = corpus.folder == SAMPLE_CORPUS
         package = "sample" if is_sample else corpus.folder.resolve().name
@@ -178,14 +178,14 @@ class JitProgram(AbstractContextManager["JitProgram"]):
                 self.workload, _OTHER_CALLS.format(f"one makes {expected}, another {found}")
             )
 
-    def _split(self, modules: Sequence[bytes]) -> dict[str, Any]:
+    def _split(self, modules: Mapping[str, bytes]) -> dict[str, Any]:
         workload = self.workload
         try:
             sources = compile_workload(workload, self._folder, self._clang, workload.folder)
         except CorpusToolsError as error:
             raise wrong(self.workload, str(error)) from error
-        linked = [*modules, *(path.read_bytes() for path in sources)]
-        words = [base64.b64encode(each).decode() for each in linked]
+        named = {**modules, **{f"source {each.name}": each.read_bytes() for each in sources}}
+        words = {name: base64.b64encode(each).decode() for name, each in named.items()}
         found = self._ask(json.dumps({"modules": words}), runs=False)
         if "problem" in found:
             raise wrong(self.workload, found["problem"])

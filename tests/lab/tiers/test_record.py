@@ -230,6 +230,14 @@ def test_a_recording_of_another_program(corpus: MakeCorpus) -> None:
         list(check_recording(made, "w", recording, ["O0"]))
 
 
+def test_a_module_that_is_damaged(corpus: MakeCorpus) -> None:
+    made = corpus(DESCRIPTION, ONE, "int main(void) { return 0; }")
+    (path,) = made.folder.glob("*.bc")
+    path.write_bytes(b"no bitcode")
+    with pytest.raises(WorkloadError, match=rf"{path.stem}: LLVM bitcode parsing error"):
+        record_program(Corpus.load(made.folder), "w")
+
+
 def test_a_split_is_the_same_each_time(corpus: MakeCorpus) -> None:
     made = corpus(DESCRIBED, {"marker.c": MARKER}, EVERYTHING)
     hashes = set()
