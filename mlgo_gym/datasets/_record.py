@@ -13,7 +13,7 @@ from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, CompileOptions, Jobs, llvm_version
 from mlgo_gym.problems import PolicyLike, Problem
-from mlgo_gym.rollout import Comparison, ModuleReport, rollout
+from mlgo_gym.rollout import ModuleReport, rollout
 
 
 def header_of(problem: Problem, opt_level: str | None = None) -> DatasetHeader:
@@ -102,9 +102,16 @@ def record(
     packages = Packages.of(corpora)
     check_not_final(packages, "to record")
     largest_first = packages.only(sorted(packages, key=packages.size_bytes, reverse=True))
-    how: Comparison = {"opt_level": writer.header.opt_level, "keep_decisions": True, "sites": sites}
-    policies = {policy_name: policy}
-    reports = rollout(largest_first, policies, problem, jobs=jobs, timeout_s=timeout_s, **how)
+    reports = rollout(
+        largest_first,
+        {policy_name: policy},
+        problem,
+        jobs=jobs,
+        timeout_s=timeout_s,
+        opt_level=writer.header.opt_level,
+        keep_decisions=True,
+        sites=sites,
+    )
     with contextlib.closing(reports):
         for report in reports:
             (attempt,) = report.attempts or (None,)

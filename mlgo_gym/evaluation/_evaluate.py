@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 from mlgo_gym.base import InputError, OptionsError, TraceError
 from mlgo_gym.corpus import OTHER_LANGUAGE, ModuleKey, Packages, PackagesLike, language_of
@@ -74,9 +74,9 @@ class Setting:
         policies: Mapping[str, PolicyLike],
         *,
         in_order: bool = True,
-        **how: Unpack[Comparison],
+        **how: Any,
     ) -> Generator[ModuleReport]:
-        """`mlgo_gym.rollout.rollout` with this setting."""
+        """`mlgo_gym.rollout.rollout` with this setting, and with further keywords of it."""
         return rollout(
             corpora,
             policies,
@@ -92,18 +92,6 @@ Track = Callable[[Iterable[ModuleScores], int], Iterable[ModuleScores]]
 """Passes scores through, of which there will be so many, and shows that they come."""
 
 
-class EvaluationSettings(TypedDict, total=False):
-    """How an evaluation compiles, as `Setting` has it; what is left out is as by default."""
-
-    problem: Problem
-    opt_level: str | None
-    jobs: Jobs
-    timeout_s: float
-    with_text: bool
-    traces: Path | None
-    keep_smaller: bool
-
-
 def evaluate(
     models: Path | str | Sequence[Path | str],
     corpora: PackagesLike,
@@ -113,7 +101,13 @@ def evaluate(
     trusted: bool = False,
     seed: int = 0,
     track: Track = lambda scores, _: scores,
-    **how: Unpack[EvaluationSettings],
+    problem: Problem | None = None,
+    opt_level: str | None = None,
+    jobs: Jobs = 1,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    with_text: bool = False,
+    traces: Path | None = None,
+    keep_smaller: bool = False,
 ) -> Scored:
     """Compile packages plainly and under each model and policy, and add up.
 
@@ -125,7 +119,13 @@ def evaluate(
         trusted: run the models' files in this process, whoever made them.
         seed: of the bootstrap.
         track: shows how far it is.
-        how: the problem, which is the first model's by default, and how modules are compiled.
+        problem: what LLVM asks for; ``None`` takes the first model's.
+        opt_level: clang's level to compile at; ``None`` takes each module's own.
+        jobs: how many workers compile at once; the scores do not depend on it.
+        timeout_s: how long LLVM may take for one compilation, in seconds.
+        with_text: make objects too where the problem is scored without.
+        traces: a folder with what a search has found.
+        keep_smaller: add what comes of keeping the best of each module or function.
 
     Raises:
         ModelError: a model cannot be used, or was made for another problem.
@@ -141,8 +141,10 @@ def evaluate(
     given = [models] if isinstance(models, Path | str) else list(models)
     paths = [find_model(str(each)) for each in given]
     packages = Packages.of(corpora)
-    kind = problem_of_models(paths)
-    setting = Setting(**({"problem": kind(**settings_of_models(paths, kind))} | how))
+    if problem is None:
+        kind = problem_of_models(paths)
+        problem = kind(**settings_of_models(paths, kind))
+    setting = Setting(problem, opt_level, jobs, timeout_s, with_text, traces, keep_smaller)
     with model_policies(paths, mode, setting.problem, policies, trusted=trusted) as found:
         answering = {**found, **policies}
         with closing(module_scores(packages, answering, setting)) as scores:
@@ -183,15 +185,23 @@ def _compiled(
     packages: Packages, policies: Mapping[str, PolicyLike], setting: Setting
 ) -> Generator[tuple[ModuleKey, ModuleScores]]:
     """The scores of each module and, if asked for, its code, which is made by itself then."""
-    how: dict[str, Any] = {"jobs": setting.jobs, "timeout_s": setting.timeout_s, "in_order": False}
-    how |= {"opt_level": setting.opt_level, "keep_smaller": setting.keep_smaller}
-    by = partial(made_of_reports, packages, policies, setting.problem, _scores_of, **how)
-    with closing(by()) as found:
+    how = Comparison(setting.opt_level, keep_smaller=setting.keep_smaller)
+    by = partial(
+        made_of_reports,
+        packages,
+        policies,
+        setting.problem,
+        _scores_of,
+        jobs=setting.jobs,
+        timeout_s=setting.timeout_s,
+        in_order=False,
+    )
+    with closing(by(how)) as found:
         if not setting.with_text or measure_of(setting.problem).makes_objects:
             yield from found
             return
         first = dict(found)
-    with closing(by(measure=TextSize())) as found:
+    with closing(by(replace(how, measure=TextSize()))) as found:
         for key, other in found:
             yield key, first[key].with_code(other)
 

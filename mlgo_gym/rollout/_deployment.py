@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
-from typing import Final, Literal, TypedDict, Unpack
+from typing import Final, Literal
 
 from mlgo_gym.corpus import Module
 from mlgo_gym.llvm import (
@@ -34,15 +34,6 @@ Form = Literal["object", "assembly", "bitcode"]
 """The form of the output: an object, assembly, or bitcode as it is after optimisation."""
 
 _TASKS: Final[Mapping[str, Task]] = MappingProxyType({"assembly": ASSEMBLE, "bitcode": OPTIMIZE})
-
-
-class Deployment(TypedDict, total=False):
-    """The product of a deployment, and the records that are kept: `deploy`."""
-
-    form: Form
-    keep_decisions: bool
-    keep_smaller: bool
-    also: Mapping[Problem, PolicyLike]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +111,22 @@ def deploy_modules(
     opt_level: str | None = None,
     jobs: Jobs = 1,
     timeout_s: float = DEFAULT_TIMEOUT_S,
-    **how: Unpack[Deployment],
+    form: Form = "object",
+    keep_decisions: bool = False,
+    keep_smaller: bool = False,
+    also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
 ) -> Generator[Done[str, Deployed]]:
     """Deploy modules by their names, in order; one that fails does not end the rest."""
+    deployed = partial(
+        deploy,
+        form=form,
+        keep_decisions=keep_decisions,
+        keep_smaller=keep_smaller,
+        also=also,
+    )
 
     def work(compiler: Compiler, name: str) -> Deployed:
         module = read(name)
-        return deploy(compiler, module, options_of(module, opt_level), problem, policies, **how)
+        return deployed(compiler, module, options_of(module, opt_level), problem, policies)
 
     return each(names, work, partial(Compiler, timeout_s=timeout_s), jobs=jobs, in_order=True)

@@ -15,7 +15,8 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, TypedDict, TypeVar, Unpack
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
 
 from mlgo_gym.base import CompilationError, InputError, MlgoGymError
 from mlgo_gym.corpus import Module, ModuleKey, Packages, PackagesLike, language_of
@@ -227,21 +228,31 @@ class ModuleReport:
         return self.measure.rewards(attempt.result, self.baseline)
 
 
-class Comparison(TypedDict, total=False):
-    """How a module is compared under policies; level and measure are its own and the problem's.
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How modules are compared under policies.
 
-    ``also`` are further problems of the same compilations, each with what answers it, for a measure
-    that makes objects. Attempts hold their decisions if those are kept, and with ``sites`` each of
-    them says where it is. ``keep_smaller`` adds `SMALLEST`, the best by the measure, or, of objects
-    whose problem is scored without, by the problem's: of the module, or of each function.
+    Attributes:
+        opt_level: clang's level to compile at; ``None`` takes each module's own.
+        measure: what policies are compared by; ``None`` takes the problem's own.
+        also: further problems of the same compilations, each with what answers it, for a measure
+            that makes objects.
+        keep_decisions: attempts hold their decisions.
+        sites: each of them says where it is.
+        keep_smaller: add `SMALLEST`, the best by the measure, or, of objects whose problem is
+            scored without, by the problem's: of the module, or of each function.
     """
 
-    opt_level: str | None
-    measure: Measure | None
-    also: Mapping[Problem, PolicyLike]
-    keep_decisions: bool
-    sites: bool
-    keep_smaller: bool
+    opt_level: str | None = None
+    measure: Measure | None = None
+    also: Mapping[Problem, PolicyLike] = field(default_factory=dict)
+    keep_decisions: bool = False
+    sites: bool = False
+    keep_smaller: bool = False
+
+    def measure_for(self, problem: Problem) -> Measure:
+        """The measure that policies for a problem are compared by."""
+        return self.measure or measure_of(problem)
 
 
 def rollout(
@@ -252,7 +263,12 @@ def rollout(
     jobs: Jobs = 1,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     in_order: bool = True,
-    **how: Unpack[Comparison],
+    opt_level: str | None = None,
+    measure: Measure | None = None,
+    also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
+    keep_decisions: bool = False,
+    sites: bool = False,
+    keep_smaller: bool = False,
 ) -> Generator[ModuleReport]:
     """Compile modules plainly and under each policy.
 
@@ -268,7 +284,14 @@ def rollout(
         timeout_s: how long LLVM may take for one compilation, in seconds.
         in_order: reports come in the order of the modules. Otherwise the largest modules are
             started first, and reports come as they are finished: no worker waits for the last.
-        how: how each module is compared (`Comparison`).
+        opt_level: clang's level to compile at; ``None`` takes each module's own.
+        measure: what policies are compared by; ``None`` takes the problem's own.
+        also: further problems of the same compilations, each with what answers it, for a measure
+            that makes objects.
+        keep_decisions: attempts hold their decisions.
+        sites: each of them says where it is.
+        keep_smaller: add `SMALLEST`, the best by the measure, or, of objects whose problem is
+            scored without, by the problem's: of the module, or of each function.
 
     Yields:
         One report for each module.
@@ -285,15 +308,16 @@ def rollout(
     True
     """
     packages = Packages.of(corpora)
+    how = Comparison(opt_level, measure, also, keep_decisions, sites, keep_smaller)
     found = made_of_reports(
         packages,
         policies,
         problem,
         _as_it_is,
+        how,
         jobs=jobs,
         timeout_s=timeout_s,
         in_order=in_order,
-        **how,
     )
     with closing(found):
         yield from (report for _, report in found)
@@ -304,18 +328,18 @@ def made_of_reports(
     policies: Mapping[str, PolicyLike],
     problem: Problem,
     make: Callable[[ModuleReport], _Value],
+    how: Comparison,
     *,
     jobs: Jobs,
     timeout_s: float,
     in_order: bool,
-    **how: Unpack[Comparison],
 ) -> Generator[tuple[ModuleKey, _Value]]:
     """Yield a function's value for each report; other arguments are as in `rollout`."""
-    CompileOptions(how.get("opt_level"))
-    measure = how.get("measure") or measure_of(problem)
-    check_alone(measure, problem, how.get("also", {}))
-    check_sites(problem, wanted=how.get("sites", False))
-    work = partial(_made, make=make, policies=policies, problem=problem, **how)
+    CompileOptions(how.opt_level)
+    measure = how.measure_for(problem)
+    check_alone(measure, problem, how.also)
+    check_sites(problem, wanted=how.sites)
+    work = partial(_made, make=make, policies=policies, problem=problem, how=how)
     compiler, size = partial(Compiler, timeout_s=timeout_s), packages.size_bytes
     read = packages.keyed
     running = each(packages, work, compiler, read=read, jobs=jobs, size=size, in_order=in_order)
@@ -340,10 +364,10 @@ def _made(
     make: Callable[[ModuleReport], _Value],
     policies: Mapping[str, PolicyLike],
     problem: Problem,
-    **how: Unpack[Comparison],
+    how: Comparison,
 ) -> _Value:
     key, module = read
-    report = compared(compiler, module, policies, problem, **how)
+    report = compared(compiler, module, policies, problem, how)
     return make(replace(report, package=key.package))
 
 
@@ -352,23 +376,22 @@ def compared(
     module: Module,
     policies: Mapping[str, PolicyLike],
     problem: Problem,
-    **how: Unpack[Comparison],
+    how: Comparison,
 ) -> ModuleReport:
     """Compile one module plainly and under each policy; what fails is in the report."""
-    measure = how.get("measure") or measure_of(problem)
+    measure = how.measure_for(problem)
     about: dict[str, Any] = {"language": language_of(module), "module_sha256": module.sha256}
     try:
-        options = options_of(module, how.get("opt_level"))
+        options = options_of(module, how.opt_level)
         about["not_honoured"] = options.not_honoured
-        also, sites = how.get("also", {}), how.get("sites", False)
         found = try_policies(
-            measure.unit(compiler, module, options, problem, also, sites=sites),
+            measure.unit(compiler, module, options, problem, how.also, sites=how.sites),
             partial(measure_of(problem).unit, compiler, module, options, problem),
             policies,
             problem,
             measure,
-            keeps=how.get("keep_decisions", False),
-            keep_smaller=how.get("keep_smaller", False),
+            keeps=how.keep_decisions,
+            keep_smaller=how.keep_smaller,
         )
     except (CompilationError, InputError) as error:
         return ModuleReport(module.name, measure, None, (), without_frames(error), **about)

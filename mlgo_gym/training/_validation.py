@@ -23,7 +23,7 @@ from mlgo_gym.evaluation import (
 )
 from mlgo_gym.llvm import Compiler, each
 from mlgo_gym.problems import Policy, Problem
-from mlgo_gym.rollout import BASELINE, Rewards, compared, of_module
+from mlgo_gym.rollout import BASELINE, Comparison, Rewards, compared, of_module
 from mlgo_gym.runners import native_policy
 from mlgo_gym.training._contexts import TrainingContext, Workshop
 from mlgo_gym.training._data import Data, successes
@@ -159,7 +159,7 @@ def _scored(
 ) -> ModuleScores:
     key, module = read
     measure = rewards.of(key).measure
-    report = compared(compiler, module, policies, problem, measure=measure)
+    report = compared(compiler, module, policies, problem, Comparison(measure=measure))
     with of_module(key.name):
         return scores_of(replace(report, package=key.package), OTHER_LANGUAGE)
 
