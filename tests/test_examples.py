@@ -19,6 +19,7 @@ NEEDS = {
     "eviction_maskable_ppo": "sb3_contrib",
     "inlining_ppo": "torch",
     "inlining_sb3_ppo": "stable_baselines3",
+    "inlining_torchrl_ppo": "torchrl",
     "torch_to_model": "torch",
 }
 ELSEWHERE = ("eviction_rllib_ppo", "inlining_rllib_marwil")

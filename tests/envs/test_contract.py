@@ -77,6 +77,15 @@ def test_stable_baselines3_makes_several() -> None:
         envs.close()
 
 
+@pytest.mark.filterwarnings("ignore")  # of how TorchRL will be in its next version
+@pytest.mark.parametrize("name", [*(kind.name for kind in problems().values()), "TierUp"])
+def test_torchrl_takes_every_environment(name: str) -> None:
+    envs = pytest.importorskip("torchrl.envs")
+    env = envs.GymEnv(f"mlgo_gym/{name}-v0")
+    envs.check_env_specs(env)
+    env.close()
+
+
 @pytest.mark.parametrize("derived", [EvictionForSize, loaded_size])
 def test_environments_of_other_problems_keep_it(
     sample: Corpus, derived: Callable[[], Problem], monkeypatch: pytest.MonkeyPatch

@@ -1,0 +1,116 @@
+"""The agents of inlining_ppo.py, by PPO of TorchRL: the same network, rewards and model.
+
+::
+
+    python inlining_torchrl_ppo.py --corpus corpora --decisions 32768 --seed 0 --agent agent-0.pt
+    python inlining_ppo.py --join agent-0.pt --model model
+
+``pip install torchrl`` brings what it needs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from functools import partial
+from pathlib import Path
+
+import torch
+from inlining_ppo import (
+    CLIP,
+    ENTROPY,
+    ENVS,
+    EPOCHS,
+    LEARNING_RATE,
+    MINIBATCH,
+    SQUEEZE,
+    STEPS,
+    Agent,
+    make,
+    mean_reward,
+    modules,
+)
+from tensordict.nn import TensorDictModule
+from torch import nn
+from torchrl.collectors import Collector
+from torchrl.envs import GymWrapper, ParallelEnv
+from torchrl.modules import ProbabilisticActor
+from torchrl.objectives import ClipPPOLoss
+from torchrl.objectives.value import GAE
+
+
+class Part(nn.Module):
+    """The agent's logits or its value alone, by their place."""
+
+    def __init__(self, agent: Agent, place: int) -> None:
+        super().__init__()
+        self.agent, self.place = agent, place
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        """One of the two."""
+        found: torch.Tensor = self.agent(features)[self.place]
+        return found if self.place == 0 else found[..., None]
+
+
+def environment(folder: Path | None, most_bytes: int) -> GymWrapper:
+    """An environment whose actions are numbers, not vectors of 0 and 1."""
+    return GymWrapper(make(folder, most_bytes), categorical_action_encoding=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--corpus", type=Path, help="a folder of corpora to learn from")
+    parser.add_argument("--unseen", type=Path, help="a folder of corpora to look at in the end")
+    parser.add_argument("--decisions", type=int, default=STEPS * ENVS)
+    parser.add_argument("--most-bytes", type=int, default=100_000, help="of a module's bitcode")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--agent", type=Path, help="where the agent goes")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(options.seed)
+    warnings.simplefilter("ignore")  # of how TorchRL will be in its next version
+    agent = Agent()
+    actor = ProbabilisticActor(
+        TensorDictModule(Part(agent, 0), ["observation"], ["logits"]),
+        in_keys=["logits"],
+        distribution_class=torch.distributions.Categorical,
+        return_log_prob=True,
+    )
+    critic = TensorDictModule(Part(agent, 1), ["observation"], ["state_value"])
+    advantage = GAE(gamma=0.0, lmbda=0.0, value_network=critic)  # each has its own reward
+    loss = ClipPPOLoss(
+        actor, critic, clip_epsilon=CLIP, entropy_coeff=ENTROPY, critic_coeff=0.5,
+        normalize_advantage=True,
+    )  # fmt: skip
+    optimizer = torch.optim.Adam(agent.parameters(), LEARNING_RATE)
+    env = ParallelEnv(ENVS, partial(environment, options.corpus, options.most_bytes))
+    env.set_seed(options.seed * 1000)
+    with torch.no_grad():
+        seen = env.rollout(STEPS, actor, auto_reset=True, break_when_any_done=False)
+    agent.look_at(seen["observation"].flatten(0, 1).numpy())
+    batch = STEPS * ENVS
+    updates = max(1, options.decisions // batch)
+    collector = Collector(env, actor, frames_per_batch=batch, total_frames=updates * batch)
+    for update, decisions in enumerate(collector):
+        optimizer.param_groups[0]["lr"] = LEARNING_RATE * max(0.05, 1 - update / updates)
+        rewards = decisions["next", "reward"]
+        decisions["next", "reward"] = torch.tanh(rewards / SQUEEZE)
+        flat = decisions.reshape(-1)
+        advantage(flat)
+        for _ in range(EPOCHS):
+            for rows in torch.split(torch.randperm(batch), MINIBATCH):
+                terms = loss(flat[rows])
+                total = terms["loss_objective"] + terms["loss_critic"] + terms["loss_entropy"]
+                optimizer.zero_grad()
+                total.backward()
+                nn.utils.clip_grad_norm_(agent.parameters(), 0.5)
+                optimizer.step()
+    collector.shutdown()
+    reward = mean_reward(agent, modules(options.unseen, options.most_bytes))
+    print(f"{updates * batch:,} decisions: mean reward {reward:+.4f}")
+    if options.agent:
+        torch.save(agent.state_dict(), options.agent)
+
+
+if __name__ == "__main__":
+    main()
