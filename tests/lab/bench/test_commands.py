@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -91,6 +92,14 @@ def test_only_what_was_verified_as_it_is_comes_into_the_table(
     how = ("--name", "never", "--authors", "others", "--into", submissions)
     run("bench", "submit", recorded / "random.run", *how, cwd=tmp_path)
     assert run("bench", "table", submissions, "--suite", suite, cwd=tmp_path).returncode == 1
+
+
+def test_the_next_command_can_be_pasted(suite: Path, tmp_path: Path) -> None:
+    name = "it's; touch a.run"
+    how = ("--policy", "never", "--output", name)
+    done = run("bench", "run", "--suite", suite, *how, cwd=tmp_path)
+    line = done.stdout.splitlines()[-1]
+    assert shlex.split(line) == ["mlgo-gym", "bench", "submit", name]
 
 
 def test_the_smallest_of_several(suite: Path, recorded: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -61,7 +62,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
         _show(suite, made, output)
     if options.output is not None:
         made.save(options.output)
-        output.verbatim(f"'mlgo-gym bench submit {options.output}' makes a submission of it.")
+        line = shlex.join(["mlgo-gym", "bench", "submit", str(options.output)])
+        output.verbatim("To make a submission of it:", f"  {line}")
     return 0
 
 
