@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["add_as_llvm", "add_option", "escaping_console", "run_command", "whole"]
 
 _INTERRUPTED = 130
+_NARROWEST = 20
 
 
 def add_option(parser: argparse.ArgumentParser, name: str, **settings: Any) -> None:
@@ -58,6 +60,8 @@ def whole(least: int) -> Callable[[str], int]:
 def escaping_console(**settings: Any) -> Console:
     """A console that shows what a terminal would obey: names and messages may be anybody's.
 
+    Where ``COLUMNS`` is no width that a table fits in (cron and containers have 0), it has 80.
+
     Args:
         **settings: as `rich.console.Console` takes them.
     """
@@ -70,6 +74,9 @@ def escaping_console(**settings: Any) -> Console:
                 is_text = each.control is None
                 yield Segment(printable(each.text, "\n"), each.style) if is_text else each
 
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdigit() and int(columns) < _NARROWEST:
+        settings.setdefault("width", 80)
     return Escaping(highlight=False, markup=False, emoji=False, **settings)
 
 
