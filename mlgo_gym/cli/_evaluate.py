@@ -8,6 +8,7 @@ from typing import Final
 from mlgo_gym.base import OptionsError, local_folder
 from mlgo_gym.cli import options as shared
 from mlgo_gym.cli._evaluated import check_final, check_outputs, record_test, save
+from mlgo_gym.cli._links import Links
 from mlgo_gym.cli._values import place
 from mlgo_gym.cli.show._output import Output
 
@@ -31,6 +32,8 @@ def add_options(add: shared.Options) -> None:
     add("--keep-smaller", "", what)
     add("--traces", "DIR", "what 'search --output' has written", type=place)
     add("--text", "", "with register allocation: compare the code as well, in twice the time")
+    what = "link each package too: what a linker keeps, after --gc-sections, after --icf=safe"
+    add("--linked", "", what)
     what = f"time compilations too, {_REPEATS} of each module under each policy, one at a time"
     add("--time", "", what)
     what = "put into the models' cards that they were evaluated on corpora of the split 'final'"
@@ -56,6 +59,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
     how |= {"keep_smaller": options.keep_smaller}
     setting = Setting(**how)
     times: list[ModuleTimes] = []
+    if options.linked:
+        options.additions.insert(0, Links(packages))
     for each in options.additions:
         each.check(packages)
     with shared.policies_of(options, setting.problem) as policies:
@@ -91,4 +96,4 @@ def run(options: argparse.Namespace, output: Output) -> int:
     errors: list[object] = [error for each in scores for error in each.errors]
     errors += [each.trace_error for each in scores if each.trace_error]
     errors += [error for each in options.additions for error in each.failures()]
-    return output.warn_of(errors)
+    return output.warn_of(dict.fromkeys(map(str, errors)))  # a module may fail in several ways

@@ -87,8 +87,8 @@ class Addition:
         del seed
         return {}
 
-    def failures(self) -> Iterable[Exception]:
-        """Return why parts of it could not be measured."""
+    def failures(self) -> Iterable[object]:
+        """Return why parts of it could not be measured, each with its text."""
         return ()
 
 

@@ -16,6 +16,11 @@ from ._figure import check_can_plot as check_can_plot
 from ._figure import new_figure as new_figure
 from ._figure import plot_label as plot_label
 from ._figure import reach as reach
+from ._links import WAYS as WAYS
+from ._links import PackageLink as PackageLink
+from ._links import link_change as link_change
+from ._links import link_packages as link_packages
+from ._links import objects_of_packages as objects_of_packages
 from ._plots import plots_of as plots_of
 from ._scores import ModuleScores as ModuleScores
 from ._scores import scores_of as scores_of

@@ -34,6 +34,7 @@ from ._allocation import geometric_mean_ratio as geometric_mean_ratio
 from ._deployment import Form as Form
 from ._deployment import deploy_modules as deploy_modules
 from ._deployment import measure_of_objects as measure_of_objects
+from ._linked_text import SectionsUnit as SectionsUnit
 from ._linked_text import linked_text_shares as linked_text_shares
 from ._log import log_context as log_context
 from ._measures import KeptObjectUnit as KeptObjectUnit

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,9 @@ import pytest
 
 from mlgo_gym.cli._main import main
 from mlgo_gym.corpus._corpus import Corpus
-from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always
+from mlgo_gym.rollout._link import linked_sizes
 from tests.cli.command import run
 
 MODELS = Path(__file__).parents[1] / "models"
@@ -47,6 +50,14 @@ def evaluate(small_folder: Path, capsys: pytest.CaptureFixture[str]) -> Evaluate
 def cpp_folder(sample: Corpus, tmp_path: Path) -> Path:
     """Two C++ modules that have functions in common."""
     return copied(sample, ("lru_cache.cpp", "scheduler.cpp"), tmp_path / "cpp")
+
+
+@pytest.fixture
+def one_of_two(sample: Corpus, tmp_path: Path) -> Path:
+    """Two modules, of which one is no bitcode."""
+    folder = copied(sample, ("json_write.c", "frame_stream.c"), tmp_path / "broken")
+    (folder / "json_write.c.bc").write_bytes(b"no bitcode")
+    return folder
 
 
 def copied(corpus: Corpus, names: tuple[str, ...], folder: Path) -> Path:
@@ -164,6 +175,46 @@ def test_what_a_search_found_is_beside_it(
     assert "Left out" not in printed.out  # the module's own numbers are as good as ever
     assert main([*command, str(traces), "--opt-level", "O2"]) == 1
     assert "opt_level: expected O2, found Oz" in capsys.readouterr().err
+
+
+def test_what_a_linker_keeps(
+    evaluate: Evaluate, sample: Corpus, small_folder: Path, cpp_folder: Path
+) -> None:
+    given: list[str | Path] = ["--corpus", small_folder, "--corpus", cpp_folder]
+    found = evaluate(*given, "--policy", "always", "--keep-smaller", "--linked")["linked"]
+    packages = found["packages"]
+    assert list(packages) == [small_folder.name, "cpp"]
+    objects: dict[str, list[bytes]] = {"LLVM": [], "always": []}
+    with Compiler() as compiler:
+        for name in ("lru_cache.cpp", "scheduler.cpp"):
+            options = options_of(sample[name]).with_sections()
+            for policy, files in objects.items():
+                how: dict[str, Any] = {"keep_object": True}
+                if policy == "always":
+                    how |= {"problem": InliningForSize(), "policy": always}
+                made = compiler.compile_module(sample[name], options, **how)
+                files.append(made.object_bytes or b"")
+    expected = {policy: asdict(linked_sizes(files)) for policy, files in objects.items()}
+    assert {name: packages["cpp"][name] for name in expected} == expected
+    for way in ("text", "gc", "icf"):
+        ratios = [each["always"][way] / each["LLVM"][way] for each in packages.values()]
+        change = found["policies"]["always"][way]
+        assert change["value"] == pytest.approx(math.sqrt(math.prod(ratios)) - 1)
+        assert change["interval"] == pytest.approx([min(ratios) - 1, max(ratios) - 1])
+        assert found["policies"]["smallest"][way]["value"] <= 0
+
+
+def test_a_module_that_is_not_linked(one_of_two: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is named once, and the others are linked without it."""
+    shown = ("evaluate", "--corpus", str(one_of_two), "--policy", "never", "--linked")
+    assert main(shown) == 1
+    said = capsys.readouterr()
+    assert said.err.count("Invalid bitcode signature") == 1
+    assert "│ never         │ linked │" in said.out
+    for path in one_of_two.glob("*.bc"):
+        path.write_bytes(b"no bitcode")
+    assert main(shown) == 1
+    assert "after linking" not in capsys.readouterr().out
 
 
 def test_times(evaluate: Evaluate, sample: Corpus, tmp_path: Path) -> None:
