@@ -83,6 +83,12 @@ class CommandParser(argparse.ArgumentParser):
         self._is_loaded = False
         self._headings: dict[str, list[str]] = {}
 
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """A value of a command line; ``"$NAME"`` of a variable that is not set is none."""
+        if not arg_string and action.default != "" and action.nargs != argparse.PARSER:
+            raise argparse.ArgumentError(action, "expected a value, found ''")
+        return super()._get_value(action, arg_string)
+
     @property
     def commands(self) -> Mapping[str, CommandParser]:
         """The parsers of the commands, by name; none if this is a command itself."""

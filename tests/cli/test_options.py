@@ -6,6 +6,7 @@ import argparse
 import io
 import json
 import os
+import shlex
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -48,6 +49,16 @@ def test_a_policy_and_a_model(small_folder: Path, tmp_path: Path) -> None:
         1,
         "mlgo-gym: error: expected --policy or --model, found both\n",
     )
+
+
+@pytest.mark.parametrize(
+    "words", ["evaluate --plots=", "freeze --output=", "corpus verify --clang=", "profile show ''"]
+)
+def test_a_value_that_is_empty(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A variable that is not set is no folder, above all not the current one."""
+    with pytest.raises(SystemExit):
+        main(shlex.split(words))
+    assert "expected a value, found ''" in capsys.readouterr().err
 
 
 def test_what_an_extra_brings() -> None:

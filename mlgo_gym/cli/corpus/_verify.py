@@ -29,7 +29,7 @@ EXAMPLE = "mlgo-gym corpus verify --corpus corpora/lupa --clang"
 
 def add_options(add: shared.Options) -> None:
     add.corpus()
-    add("--clang", "PATH", "run clang too: that one, or the first on PATH", nargs="?", const="")
+    add("--clang", "PATH", "run clang too: that one, or the first on PATH", nargs="?", const=True)
     what = "the original objects: that of module NAME is DIR/NAME, or, of several packages, "
     add("--objects", "DIR", what + "DIR/PACKAGE/NAME")
     add.workers()
@@ -72,7 +72,8 @@ def _verdicts(options: argparse.Namespace, output: Output) -> list[Verdict]:
         raise OptionsError("--objects: expected --clang with it, whose code is compared with them")
     if options.objects is not None and not options.objects.is_dir():
         raise OptionsError(f"--objects: expected a folder, found {str(options.objects)!r}")
-    clang = None if options.clang is None else find_clang(options.clang or None)
+    named = None if options.clang is True else options.clang
+    clang = None if options.clang is None else find_clang(named)
     packages = shared.packages_of(options, allow_thinlto=clang is not None)
     workers = shared.workers_of(options)
     verdicts = verify_corpus(packages, clang=clang, objects=options.objects, **workers)
