@@ -221,17 +221,23 @@ def export(paths: Sequence[Path], folder: Path) -> None:
     export_torch(Committee(agents), PROBLEM, folder, normalization=normalization)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+def parser_of_training(about: str | None) -> argparse.ArgumentParser:
+    """The options that all of the PPO examples for the inliner have."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0] if about else None)
     parser.add_argument("--corpus", type=Path, help="a folder of corpora to learn from")
-    parser.add_argument("--unseen", type=Path, help="a folder of corpora for the curve")
+    parser.add_argument("--unseen", type=Path, help="a folder of corpora to look at")
     parser.add_argument("--decisions", type=int, default=STEPS * ENVS)
-    parser.add_argument("--looks", type=int, default=1, help="points of the curve")
     parser.add_argument("--most-bytes", type=int, default=100_000, help="of a module's bitcode")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--agent", type=Path, help="where the agent goes")
+    return parser
+
+
+def main() -> None:
+    parser = parser_of_training(__doc__)
+    parser.add_argument("--looks", type=int, default=1, help="points of the curve")
     parser.add_argument("--from-scratch", action="store_true", help="without LLVM's rule")
     parser.add_argument("--curve", type=Path, help="where the curve goes, as CSV")
-    parser.add_argument("--agent", type=Path, help="where the agent goes")
     parser.add_argument("--join", type=Path, nargs="+", help="agents, to write as one model")
     parser.add_argument("--model", type=Path, help="where that goes")
     options = parser.parse_args()

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import argparse
 import warnings
 from functools import partial
 from pathlib import Path
@@ -29,6 +28,7 @@ from inlining_ppo import (
     make,
     mean_reward,
     modules,
+    parser_of_training,
 )
 from tensordict.nn import TensorDictModule
 from torch import nn
@@ -58,14 +58,7 @@ def environment(folder: Path | None, most_bytes: int) -> GymWrapper:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--corpus", type=Path, help="a folder of corpora to learn from")
-    parser.add_argument("--unseen", type=Path, help="a folder of corpora to look at in the end")
-    parser.add_argument("--decisions", type=int, default=STEPS * ENVS)
-    parser.add_argument("--most-bytes", type=int, default=100_000, help="of a module's bitcode")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--agent", type=Path, help="where the agent goes")
-    options = parser.parse_args()
+    options = parser_of_training(__doc__).parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(options.seed)
     warnings.simplefilter("ignore")  # of how TorchRL will be in its next version

@@ -230,18 +230,7 @@ class ModuleReport:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How modules are compared under policies.
-
-    Attributes:
-        opt_level: clang's level to compile at; ``None`` takes each module's own.
-        measure: what policies are compared by; ``None`` takes the problem's own.
-        also: further problems of the same compilations, each with what answers it, for a measure
-            that makes objects.
-        keep_decisions: attempts hold their decisions.
-        sites: each of them says where it is.
-        keep_smaller: add `SMALLEST`, the best by the measure, or, of objects whose problem is
-            scored without, by the problem's: of the module, or of each function.
-    """
+    """How modules are compared under policies: the keywords of `rollout` that say so."""
 
     opt_level: str | None = None
     measure: Measure | None = None
