@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
+import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,7 +27,7 @@ from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._registry import problem_named, problems
 from mlgo_gym.rollout._measures import measure_of
 from mlgo_gym.testing import ContractError, check_env
-from tests.conftest import one_in
+from tests.conftest import lacking, one_in
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "loaded_size"
 
@@ -77,13 +78,21 @@ def test_stable_baselines3_makes_several() -> None:
         envs.close()
 
 
-@pytest.mark.filterwarnings("ignore")  # of how TorchRL will be in its next version
-@pytest.mark.parametrize("name", [*(kind.name for kind in problems().values()), "TierUp"])
-def test_torchrl_takes_every_environment(name: str) -> None:
-    envs = pytest.importorskip("torchrl.envs")
-    env = envs.GymEnv(f"mlgo_gym/{name}-v0")
-    envs.check_env_specs(env)
-    env.close()
+def test_torchrl_takes_every_environment() -> None:
+    """In a process of its own, since it changes how PyTorch starts processes."""
+    if not importlib.util.find_spec("torchrl"):
+        lacking("needs torchrl: pip install 'mlgo-gym[test-rl]'")
+    names = [*(kind.name for kind in problems().values()), "TierUp"]
+    lines = [
+        "import mlgo_gym, torchrl.envs as envs",
+        f"for name in {names}:",
+        "    env = envs.GymEnv(f'mlgo_gym/{name}-v0')",
+        "    envs.check_env_specs(env)",
+        "    env.close()",
+    ]
+    command = [sys.executable, "-W", "ignore", "-c", "\n".join(lines)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("derived", [EvictionForSize, loaded_size])

@@ -61,12 +61,10 @@ static const char *const VALUED[] = {
 static const char *const JOINED[] = {"-o", "--output=", "-MF", "-MJ"};
 /* What these name may be a pipe today, and a file in the next call. */
 static const char *const STREAMS[] = {"/dev/std", "/dev/fd/", "/proc/"};
-/* Somebody else has a channel or an advisor of their own. */
-static const char *const ADVISORS[] = {
-    "-enable-ml-inliner",
-    "-interactive-channel-base",
-    "-regalloc-enable-advisor",
-};
+/* Somebody else has an advisor of their own; with a channel it is a driver that started clang, which
+ * is this one. */
+static const char *const ADVISORS[] = {"-enable-ml-inliner", "-regalloc-enable-advisor"};
+#define CHANNEL "-interactive-channel-base"
 static const char *const SOURCES[] = {
     "c",   "i",  "cc",  "cp", "cpp", "cxx", "c++", "C",    "CC",   "CPP", "ii",  "m",
     "mi",  "mm", "mii", "M",  "h",   "hh",  "hpp", "H",    "cl",   "cu",  "hip", "cppm",
@@ -117,7 +115,7 @@ static const char *const VOCABULARY[] = {"-ir2vec-vocab-path", "-ml-inliner-ir2v
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 struct seen {
-  bool compiles, has_source, links_lto, is_thin, is_lld, no_code, reads_stdin;
+  bool compiles, has_source, links_lto, is_thin, is_lld, no_code, has_channel, reads_stdin;
   bool runs_once, is_unseen, expects_value, has_vocabulary;
   bool makes_object, makes_none, is_assembly;
   const char *obstacle, *repeated; /* to comparing the object; to compiling it twice */
@@ -292,6 +290,7 @@ static void look_at(const char *argument, struct seen *seen) {
   look_for_files(argument, is_value, seen);
   seen->expects_value = !is_value && is_among(argument, VALUED, COUNT(VALUED));
   seen->runs_once |= names_stream(argument);
+  seen->has_channel |= strstr(argument, CHANNEL) != NULL;
   for (size_t index = 0; index < COUNT(ADVISORS); ++index)
     if (strstr(argument, ADVISORS[index]))
       seen->advisor = ADVISORS[index];
@@ -339,9 +338,9 @@ struct plan plan_of(const struct settings *settings) {
   plan.object = plan.obstacle ? NULL : plan.named;
   bool compiles = seen.compiles || seen.has_source;
   bool links = !seen.compiles && seen.links_lto && seen.is_lld;
-  if (seen.advisor && !seen.no_code && (compiles || links))
+  if (!seen.no_code && !seen.has_channel && (compiles || links))
     plan.advisor = seen.advisor;
-  if (seen.no_code || seen.advisor)
+  if (seen.no_code || seen.has_channel || seen.advisor)
     return plan;
   plan.is_thin_link = links && seen.is_thin;
   if (compiles && links)
