@@ -273,6 +273,15 @@ def _left_out(failures: dict[str, None], watcher: Watcher, failure: Failure) -> 
         watcher.warn(f"{message}; left out")
 
 
+def check_trainer_settings(trainer: str, settings: Sequence[str]) -> None:
+    """See that a trainer takes settings, before any work.
+
+    Raises:
+        OptionsError: it does not.
+    """
+    configured(_trainer(trainer).config(seed=0), settings)
+
+
 def configured(config: Any, settings: Sequence[str]) -> Any:
     """A dataclass with some fields set, by texts such as ``fit.epochs=10``."""
     for setting in settings:

@@ -221,6 +221,24 @@ def test_too_few_modules(sample: Corpus, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("nan", "--set: expected NAME=VALUE, found 'nan'"),
+        ("batches=0", "--set batches: expected a whole number from 1"),
+        ("trees=5", "--set trees: expected one of "),
+    ],
+)
+def test_a_setting_that_the_trainer_does_not_take(
+    corpus: Path, tmp_path: Path, setting: str, message: str
+) -> None:
+    """It is said before any work, and the folder is free for what was meant."""
+    done = tune("--corpus", corpus, "--set", setting, cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"mlgo-gym: error: {message}")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_model_of_another_llvm(tmp_path: Path) -> None:
     shutil.copytree(SHIPPED, tmp_path / "old")
     card = json.loads((SHIPPED / "card.json").read_text())

@@ -37,7 +37,13 @@ from mlgo_gym.model import CARD_FILE, read_card
 from mlgo_gym.problems import InliningForSize
 from mlgo_gym.rollout import BASELINE, Code
 from mlgo_gym.runners import check_files
-from mlgo_gym.training import NothingToLearnError, Watcher, imported, train
+from mlgo_gym.training import (
+    NothingToLearnError,
+    Watcher,
+    check_trainer_settings,
+    imported,
+    train,
+)
 
 FEWEST: Final = 4
 """Modules of which one can be held out."""
@@ -116,8 +122,8 @@ class Tuning:
         """Tune, or go on with it.
 
         Raises:
-            OptionsError: there are too few modules, models have one name, or there is too little
-                time for one round and no search.
+            OptionsError: there are too few modules, models have one name, the trainer does not
+                take a setting, or there is too little time for one round and no search.
             ModelError: the model cannot be started from.
             TrainingError: the folder holds another tune, or no module compiles.
         """
@@ -126,6 +132,7 @@ class Tuning:
                 f"tune: expected at least {FEWEST} modules, of which a quarter is held out, found "
                 f"{len(self.packages)}"
             )
+        check_trainer_settings(_TRAINER, self.setting.settings)
         models = _named(self.setting.models)
         for each in models.values():
             _check_model(each, self.setting.problem)
