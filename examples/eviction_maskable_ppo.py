@@ -28,6 +28,7 @@ import gymnasium
 import numpy as np
 import torch
 import torch._dynamo  # loads Triton, which takes no TensorFlow before it
+from inlining_sb3_ppo import WithoutLayers, squeezed
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.callbacks import BaseCallback
@@ -97,13 +98,11 @@ class Agent(nn.Module):
 
     def scaled(self, features: torch.Tensor) -> torch.Tensor:
         """The features by position: ``[batch, 33, features]``."""
-        values = torch.stack([part(features, name) for name in WIDE], dim=-1)
-        return ((values - self.mean) / self.deviation).clamp(-5, 5)
+        return ((by_position(features) - self.mean) / self.deviation).clamp(-5, 5)
 
     def look_at(self, features: torch.Tensor) -> None:
         """Scale features by what has been seen of them, at positions that may be chosen."""
-        values = torch.stack([part(features, name) for name in WIDE], dim=-1)
-        seen = values[part(features, "mask") > 0]
+        seen = by_position(features)[part(features, "mask") > 0]
         self.mean.copy_(seen.mean(dim=0))
         self.deviation.copy_(seen.std(dim=0) + 1e-2)
 
@@ -126,18 +125,10 @@ class Actor(nn.Module):
         return self.agent.forward_actor(features)
 
 
-class AgentPolicy(MaskableActorCriticPolicy):
-    """A policy of sb3-contrib that is the agent, without further layers."""
+class AgentPolicy(WithoutLayers, MaskableActorCriticPolicy):
+    """The agent as a policy of sb3-contrib."""
 
-    def _build_mlp_extractor(self) -> None:
-        self.mlp_extractor: Any = Agent()
-
-    def _build(self, lr_schedule: Any) -> None:
-        self.ortho_init = False  # the agent starts at LLVM's rule
-        super()._build(lr_schedule)
-        self.action_net: Any = nn.Identity()
-        self.value_net: Any = nn.Identity()
-        self.optimizer = torch.optim.Adam(self.parameters(), lr_schedule(1))
+    networks = Agent
 
 
 class Curve(BaseCallback):
@@ -168,6 +159,10 @@ def part(features: torch.Tensor, name: str) -> torch.Tensor:
     return features[:, start : start + (1 if name == "progress" else POSITIONS)]
 
 
+def by_position(features: torch.Tensor) -> torch.Tensor:
+    return torch.stack([part(features, name) for name in WIDE], dim=-1)
+
+
 def network(inputs: int) -> nn.Sequential:
     last = nn.Linear(32, 1)
     nn.init.normal_(last.weight, std=0.001)
@@ -180,10 +175,7 @@ def make(folder: Path | None) -> gymnasium.Env[Any, Any]:
     env: Any = gymnasium.make(
         "mlgo_gym:mlgo_gym/RegallocEviction-v0", corpus=modules(folder), decision_limit=1000
     )
-    env = FloatVectorObservation(PerDecisionReward(env, Agent().answer))
-    return gymnasium.wrappers.TransformReward(
-        env, lambda reward: float(np.tanh(float(reward) / SQUEEZE))
-    )
+    return squeezed(FloatVectorObservation(PerDecisionReward(env, Agent().answer)), SQUEEZE)
 
 
 def modules(folder: Path | None) -> Packages:

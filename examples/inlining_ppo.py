@@ -233,6 +233,14 @@ def parser_of_training(about: str | None) -> argparse.ArgumentParser:
     return parser
 
 
+def keep(agent: Agent, decisions: int, options: argparse.Namespace) -> None:
+    """Say what an agent is worth after so many decisions, and keep it where that is asked."""
+    reward = mean_reward(agent, modules(options.unseen, options.most_bytes))
+    print(f"{decisions:,} decisions: mean reward {reward:+.4f}")
+    if options.agent:
+        torch.save(agent.state_dict(), options.agent)
+
+
 def main() -> None:
     parser = parser_of_training(__doc__)
     parser.add_argument("--looks", type=int, default=1, help="points of the curve")

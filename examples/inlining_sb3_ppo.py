@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -29,23 +29,25 @@ from inlining_ppo import (
     STEPS,
     Agent,
     choices,
+    keep,
     make,
-    mean_reward,
-    modules,
     parser_of_training,
 )
 from stable_baselines3 import PPO
-from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
 from stable_baselines3.common.vec_env import SubprocVecEnv
 from torch import nn
 
 
-def squeezed(folder: Path | None, most_bytes: int) -> gymnasium.Env[Any, Any]:
+def squeezed(env: gymnasium.Env[Any, Any], scale: float) -> gymnasium.Env[Any, Any]:
     """An environment whose rewards are small numbers."""
-    env = make(folder, most_bytes)
     return gymnasium.wrappers.TransformReward(
-        env, lambda reward: float(np.tanh(float(reward) / SQUEEZE))
+        env, lambda reward: float(np.tanh(float(reward) / scale))
     )
+
+
+def environment(folder: Path | None, most_bytes: int) -> gymnasium.Env[Any, Any]:
+    return squeezed(make(folder, most_bytes), SQUEEZE)
 
 
 class Networks(nn.Module):
@@ -73,24 +75,33 @@ class Networks(nn.Module):
         return value
 
 
-class AgentPolicy(ActorCriticPolicy):
-    """A policy without further layers."""
+class WithoutLayers(BasePolicy):
+    """A policy of one's own networks alone: it comes before one of the library's policies."""
+
+    networks: ClassVar[type[nn.Module]]
 
     def _build_mlp_extractor(self) -> None:
-        self.mlp_extractor: Any = Networks()
+        self.mlp_extractor: Any = self.networks()
 
     def _build(self, lr_schedule: Any) -> None:
         self.ortho_init = False  # the agent starts at LLVM's rule
-        super()._build(lr_schedule)
+        library: Any = super()
+        library._build(lr_schedule)  # noqa: SLF001 - what its policies override
         self.action_net: Any = nn.Identity()
         self.value_net: Any = nn.Identity()
         self.optimizer = torch.optim.Adam(self.parameters(), lr_schedule(1))
 
 
+class AgentPolicy(WithoutLayers, ActorCriticPolicy):
+    """The agent as a policy of stable-baselines3."""
+
+    networks = Networks
+
+
 def main() -> None:
     options = parser_of_training(__doc__).parse_args()
     torch.set_num_threads(1)
-    envs = SubprocVecEnv([partial(squeezed, options.corpus, options.most_bytes)] * ENVS)
+    envs = SubprocVecEnv([partial(environment, options.corpus, options.most_bytes)] * ENVS)
     model = PPO(
         AgentPolicy,
         envs,
@@ -115,10 +126,7 @@ def main() -> None:
     agent.look_at(np.concatenate(seen))
     model.learn(options.decisions)
     envs.close()
-    reward = mean_reward(agent, modules(options.unseen, options.most_bytes))
-    print(f"{model.num_timesteps:,} decisions: mean reward {reward:+.4f}")
-    if options.agent:
-        torch.save(agent.state_dict(), options.agent)
+    keep(agent, model.num_timesteps, options)
 
 
 if __name__ == "__main__":

@@ -25,9 +25,8 @@ from inlining_ppo import (
     SQUEEZE,
     STEPS,
     Agent,
+    keep,
     make,
-    mean_reward,
-    modules,
     parser_of_training,
 )
 from tensordict.nn import TensorDictModule
@@ -99,10 +98,7 @@ def main() -> None:
                 nn.utils.clip_grad_norm_(agent.parameters(), 0.5)
                 optimizer.step()
     collector.shutdown()
-    reward = mean_reward(agent, modules(options.unseen, options.most_bytes))
-    print(f"{updates * batch:,} decisions: mean reward {reward:+.4f}")
-    if options.agent:
-        torch.save(agent.state_dict(), options.agent)
+    keep(agent, updates * batch, options)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from mlgo_gym.cli.show._output import Output
 
 if TYPE_CHECKING:
     from mlgo_gym.corpus import Packages
-    from mlgo_gym.evaluation import PackageLink, Setting
+    from mlgo_gym.evaluation import PackageLink, RelativeChange, Setting
     from mlgo_gym.problems import PolicyLike
 
 
@@ -32,19 +32,18 @@ class Links(Addition):
 
     def tables(self, seed: int) -> Iterator[Grid | str]:
         """LLVM's bytes, the changes of policies, and of packages one by one."""
-        from mlgo_gym.evaluation import WAYS, link_change
+        from mlgo_gym.evaluation import WAYS
         from mlgo_gym.rollout import BASELINE
 
         if not (policies := self._policies()):
             return
         known = [each for each in self._links if each.sizes]
+        totals = {way: sum(getattr(each.sizes[BASELINE], way) for each in known) for way in WAYS}
         rows: list[Row] = []
-        for name in policies:
+        for name, found in self._changes(seed).items():
             for way, title in WAYS.items():
-                total = sum(getattr(each.sizes[BASELINE], way) for each in known)
-                found = link_change(known, name, way, seed)
-                shown = change(found.value, found.interval)
-                rows.append([name if way == "text" else "", title, amount(total), shown])
+                shown = change(found[way].value, found[way].interval)
+                rows.append([name if way == "text" else "", title, amount(totals[way]), shown])
         yield Grid(("after linking", "size", "LLVM", "change"), rows, folds=True)
         if len(known) > 1:
             packages: list[Row] = [
@@ -63,11 +62,9 @@ class Links(Addition):
 
     def record(self, seed: int) -> dict[str, Any]:
         """Changes of policies, and the sizes of packages in bytes."""
-        from mlgo_gym.evaluation import WAYS, link_change
-
         changes = {
-            name: {way: asdict(link_change(self._links, name, way, seed)) for way in WAYS}
-            for name in self._policies()
+            name: {way: asdict(each) for way, each in found.items()}
+            for name, found in self._changes(seed).items()
         }
         sizes = {
             each.package: {name: asdict(size) for name, size in each.sizes.items()}
@@ -78,6 +75,14 @@ class Links(Addition):
     def failures(self) -> Iterable[object]:
         """Why packages or modules are not linked."""
         return (failure for each in self._links for failure in each.errors)
+
+    def _changes(self, seed: int) -> dict[str, dict[str, RelativeChange]]:
+        from mlgo_gym.evaluation import WAYS, link_change
+
+        return {
+            name: {way: link_change(self._links, name, way, seed) for way in WAYS}
+            for name in self._policies()
+        }
 
     def _policies(self) -> list[str]:
         from mlgo_gym.rollout import BASELINE

@@ -78,8 +78,7 @@ def link_packages(reports: Iterable[ModuleReport]) -> Generator[PackageLink]:
 def _linked(reports: Sequence[ModuleReport]) -> dict[str, LinkedSizes]:
     objects: dict[str, list[bytes]] = {}
     for each in reports:
-        results = {BASELINE: each.baseline} | {a.policy: a.result for a in each.attempts}
-        for name, result in results.items():
+        for name, result in each.results.items():
             if isinstance(result, CompilationResult):
                 objects.setdefault(name, []).append(result.object_bytes or b"")
     return {name: linked_sizes(files) for name, files in objects.items()}

@@ -14,7 +14,6 @@ from mlgo_gym.rollout import (
     Failure,
     GeometricMean,
     ModuleReport,
-    Result,
     TextSize,
     geometric_mean_ratio,
 )
@@ -56,8 +55,7 @@ class ModuleScores:
 
 def scores_of(report: ModuleReport, language: str) -> ModuleScores:
     """Return the scores of a report."""
-    results: dict[str, Result] = {BASELINE: report.baseline} if report.baseline else {}
-    results |= {each.policy: each.result for each in report.attempts if each.result}
+    results = report.results
     policies = {name: result for name, result in results.items() if name != BASELINE}
     measure = report.measure
     scored = {} if type(measure) is TextSize else results

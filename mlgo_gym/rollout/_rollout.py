@@ -194,6 +194,12 @@ class ModuleReport:
         return ModuleKey(self.package, self.module)
 
     @property
+    def results(self) -> dict[str, Result]:
+        """What there is by policy, `BASELINE` among them and first; what failed is left out."""
+        found = {BASELINE: self.baseline} | {each.policy: each.result for each in self.attempts}
+        return {name: each for name, each in found.items() if each is not None}
+
+    @property
     def is_complete(self) -> bool:
         """Whether the plain compilation and every attempt have a result."""
         return self.baseline is not None and all(each.result for each in self.attempts)

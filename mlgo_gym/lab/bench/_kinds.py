@@ -147,9 +147,7 @@ def _allocated(report: ModuleReport, problem: Problem) -> _Compiled:
 
 
 def _results(report: ModuleReport, kind: type[_Kind]) -> dict[str, _Kind]:
-    found = {BASELINE: report.baseline}
-    found |= {each.policy: each.result for each in report.attempts}
-    return {name: each for name, each in found.items() if isinstance(each, kind)}
+    return {name: each for name, each in report.results.items() if isinstance(each, kind)}
 
 
 @dataclass(frozen=True, slots=True)
