@@ -14,6 +14,10 @@ from tests.cc.conftest import CHANNEL, MODELS, NOTHING, SOURCE, Argument, Driver
 from tests.conftest import require
 
 CHECK = {"CCACHE_COMPILERCHECK": "%compiler% --mlgo-fingerprint"}
+UNTOLD = (
+    "ccache: expected CCACHE_COMPILERCHECK='%compiler% --mlgo-fingerprint', found 'mtime', by "
+    "which it gives back objects of another model"
+)
 NEVER = {"MLGO_INLINING_MODEL": str(MODELS / "never")}
 DEFAULT = {"MLGO_INLINING_MODEL": str(MODELS / "default")}
 
@@ -109,9 +113,32 @@ def test_a_model_on_the_command_line_is_an_extra_file(cached: Cached, tmp_path: 
 
 
 def test_ccache_by_itself_knows_no_models(cached: Cached) -> None:
-    """Why it has to be told: this object is wrong."""
-    assert cached.made(NEVER) == cached.made(DEFAULT) != cached.expected(DEFAULT)
+    """Why it has to be told: the second object is wrong. ccache gives back the warning as well."""
+    done, again = cached.compile(NEVER), cached.compile(DEFAULT)
+    assert (done.returncode, again.returncode) == (0, 0)
+    assert done.stderr == again.stderr == f"mlgo-cc: warning: {UNTOLD}\n"
+    assert (cached.work / "f.o").read_bytes() == cached.expected(NEVER) != cached.expected(DEFAULT)
     assert cached.hits() == 1
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"CCACHE_COMPILERCHECK": "%compiler% --mlgo-fingerprint"},
+        {"CCACHE_EXTRAFILES": str(MODELS / "never" / "model.tflite")},
+        {"CCACHE_CONFIGPATH": "ccache.conf"},
+        {"CCACHE_DISABLE": "1"},
+    ],
+    ids=lambda told: next(iter(told)),
+)
+def test_ccache_that_is_told_or_not(cached: Cached, told: dict[str, str]) -> None:
+    """By its variables, or in its configuration file; being strict, nothing is made otherwise."""
+    (cached.work / "ccache.conf").write_text("compiler_check = %compiler% --mlgo-fingerprint\n")
+    strict = NEVER | {"MLGO_STRICT": "1"}
+    done = cached.compile(strict)
+    assert (done.returncode, done.stderr) == (1, f"mlgo-cc: error: {UNTOLD}\n")
+    assert not (cached.work / "f.o").exists()
+    assert cached.made(strict | told) == cached.expected(NEVER)
 
 
 @pytest.mark.parametrize(

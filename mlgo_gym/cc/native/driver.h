@@ -5,6 +5,7 @@
  *   digest.c     BLAKE2b
  *   kept.c       the files that are kept between compilations, and why they may be trusted
  *   cache.c      which clang it is, and its version
+ *   ccache.c     whether ccache knows of the model
  *   model.c      the policy of a model's files
  *   policy.c     a policy bound to what LLVM says it sends
  *   call_site.c  the call that LLVM asks about, where this process is LLVM's
@@ -180,6 +181,8 @@ bool check_nesting(struct clang *clang, struct message *message);
 struct preload;
 int run(char *const *command, const struct preload *preload, int output, int errors);
 int ask(char *const *command, const struct preload *preload, char *text, size_t size);
+/* False where ccache started this and gives back objects of other models (ccache.c). */
+bool check_ccache(struct message *message);
 /* Prints what decides the code besides the sources; false where a policy cannot be loaded. */
 bool print_fingerprint(const struct settings *settings, const struct clang *clang,
                        struct message *message);

@@ -161,6 +161,11 @@ int main(int argc, char **argv) {
   }
   if (plan.action == PASS_ON || !(has_model || has_project || settings.traces))
     return become_clang(&settings, &clang);
+  if (!check_ccache(&message)) {
+    say(settings.is_strict ? "error" : "warning", message.text, "");
+    if (settings.is_strict)
+      return 1;
+  }
   if (!check_cache(&message) || !check_clang(&clang, &message))
     return fall_back(&settings, &clang, &message);
   if (has_project && !open_project(&settings, &clang, &plan, &message))
