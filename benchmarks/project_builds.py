@@ -9,7 +9,7 @@ Each project comes from Debian 12 and is built by CMake, Ninja, clang-22 and lld
 libraries where it can be, at MinSizeRel with -Oz. Every link has ``--gc-sections --icf=safe``, for
 objects with sections. A row has the code left in what the project ships, and the change against
 plain clang. After each build without LTO the project's tests run; the exit status is 1 where one
-fails. With LTO only what ships is built.
+fails. With LTO only what ships is built. ``--way tuned`` takes ten minutes for each project.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.debian_source import DebianSource, fetch_tree
@@ -45,6 +45,7 @@ class Project:
         ships: patterns of the linked files that count, in the build's folder.
         tests: the command; ``{build}`` is the build's folder, ``{source}`` that of the sources.
         targets: what is built beside the default.
+        alone: further options of CMake by which the tests are not built; what is tuned is.
         without: a file and a line in it that clang 22 does not take and no test needs.
         needs: packages of Debian.
     """
@@ -54,6 +55,7 @@ class Project:
     ships: tuple[str, ...]
     tests: tuple[str, ...] = CTEST
     targets: tuple[str, ...] = ()
+    alone: tuple[str, ...] = ()
     without: tuple[str, str] | None = None
     needs: tuple[str, ...] = ()
 
@@ -89,6 +91,7 @@ PROJECTS: Mapping[str, Project] = {
         ("*.so.*", "*.so"),
         ("ctest", "--test-dir", "{build}/src"),
         ("all", "kj-tests", "kj-heavy-tests", "capnp-tests", "capnp-heavy-tests"),
+        alone=("-DBUILD_TESTING=OFF",),
     ),
     "catch2": Project(
         debian(
@@ -107,6 +110,7 @@ PROJECTS: Mapping[str, Project] = {
         ),
         ("-DBUILD_TESTS=ON",),
         ("bin/cppcheck",),
+        alone=("-DBUILD_TESTS=OFF",),
     ),
     "doctest": Project(
         debian(
@@ -126,6 +130,7 @@ PROJECTS: Mapping[str, Project] = {
         ("-DFLATBUFFERS_BUILD_SHAREDLIB=ON",),
         ("flatc", "libflatbuffers.so.*"),
         ("sh", "-c", "cd {source} && {build}/flattests"),
+        alone=("-DFLATBUFFERS_BUILD_TESTS=OFF",),
     ),
     "double-conversion": Project(
         debian(
@@ -162,6 +167,7 @@ PROJECTS: Mapping[str, Project] = {
         ),
         (),
         ("*.so.*",),
+        alone=("-DLOG4CPLUS_BUILD_TESTING=OFF", "-DWITH_UNIT_TESTS=OFF"),
     ),
     "ninja": Project(
         debian(
@@ -171,6 +177,7 @@ PROJECTS: Mapping[str, Project] = {
         ),
         (),
         ("ninja",),
+        alone=("-DBUILD_TESTING=OFF",),
     ),
     "poco": Project(
         debian(
@@ -203,6 +210,7 @@ PROJECTS: Mapping[str, Project] = {
         ("-DBUILD_TESTING=ON",),
         ("taglib/*.so.*",),
         needs=("libcppunit-dev", "zlib1g-dev"),
+        alone=("-DBUILD_TESTING=OFF",),
     ),
     "xerces-c": Project(
         debian(
@@ -215,16 +223,26 @@ PROJECTS: Mapping[str, Project] = {
     ),
 }
 
-PLAIN = "plain"
+PLAIN, TUNED = "plain", "tuned"
 # What each way adds to the flags of the compiler, and to its environment (None: clang itself).
 WAYS: Mapping[str, tuple[str, Mapping[str, str] | None]] = {
     PLAIN: ("", None),
     "local": ("", {"MLGO_PROJECT": "{project}"}),
     "both": ("", {"MLGO_PROJECT": "{project}", "MLGO_INLINING_MODEL": MODEL}),
+    TUNED: (
+        "",
+        {
+            "MLGO_PROJECT": "{tuned}/project.txt",
+            "MLGO_INLINING_MODEL": "{tuned}/model",
+            "MLGO_TRACES": "{tuned}/traces",
+            "MLGO_KEEP_SMALLER": "1",
+        },
+    ),
     "thin": ("-flto=thin", None),
     "full": ("-flto=full", None),
     "thin, both": ("-flto=thin", {"MLGO_PROJECT": "{project}", "MLGO_INLINING_MODEL": MODEL}),
 }
+NOTHING: Mapping[str, str] = {}
 LINK_TIME = tuple(way for way, (flags, _) in WAYS.items() if flags)
 
 
@@ -243,32 +261,61 @@ def measure(name: str, ways: Sequence[str], cache: Path, jobs: int) -> bool:
         for way in dict.fromkeys((PLAIN, *ways)):
             build = folder / way.replace(", ", "-")
             targets = names if way in LINK_TIME else project.targets
-            settings = _build(project, source, build, way, (f"-j{jobs}", *targets))
+            _build(project, source, build, way, (f"-j{jobs}", *targets))
             sizes = shipped(project, build)
             size, said = sum(sizes.values()), ""
             if way == PLAIN:
                 names, plain = tuple(sizes), size
             if way not in LINK_TIME:
-                passed, said = _tested(project, source, build, settings)
+                passed, said = _tested(project, source, build)
                 good &= passed
-            print(f"{name:18}{way:12}{size:11,}{size / plain - 1:+10.2%}  {said}", flush=True)
+            print(f"{name:18}{way:11}{size:11,}{size / plain - 1:+10.2%}  {said}", flush=True)
             if way != PLAIN:
                 shutil.rmtree(build)
     return good
 
 
-def _build(
-    project: Project, source: Path, build: Path, way: str, ninja: Sequence[str]
-) -> Mapping[str, str] | None:
-    flags, values = WAYS[way]
-    settings = None
-    if values is not None:
+def _build(project: Project, source: Path, build: Path, way: str, ninja: Sequence[str]) -> None:
+    """Configure and build; what a way needs beside the model is made by the first that needs it."""
+    flags, told = WAYS[way]
+    if told is None:
+        settings = NOTHING
+    elif way == TUNED:
+        settings = _tuned(project, source, build, told)
+    else:
         file = build.with_name("project.txt")
         if not file.exists():
-            tool = ("mlgo-gym", "project", "--build", build.with_name(PLAIN), "--output", file)
-            call(*tool, settings={})
-        settings = {key: value.format(project=file) for key, value in values.items()}
-    names = compilers(driver=settings is not None)
+            plain = build.with_name(PLAIN)
+            call("mlgo-gym", "project", "--build", plain, "--output", file)
+        settings = {key: value.format(project=file) for key, value in told.items()}
+    _configure(project, source, build, flags, settings, driver=told is not None)
+    call("ninja", "-C", build, *ninja, settings=settings)
+
+
+def _tuned(
+    project: Project, source: Path, build: Path, told: Mapping[str, str]
+) -> Mapping[str, str]:
+    """Tune what the project ships, without its tests, for ten minutes."""
+    alone, folder = build.with_name("alone"), build.with_name("output")
+    shipped_alone = replace(project, options=(*project.options, *project.alone))
+    _configure(shipped_alone, source, alone, "", {}, driver=False)
+    call("ninja", "-C", alone, "-j2")  # what is generated is there
+    budget = ("--budget", "10m", "--search", "9m", "--verify", "--jobs", "2")
+    print(call("mlgo-gym", "tune", "--build", alone, *budget, "--output", folder), file=sys.stderr)
+    settings = {key: value.format(tuned=folder) for key, value in told.items()}
+    return {key: value for key, value in settings.items() if value == "1" or Path(value).exists()}
+
+
+def _configure(
+    project: Project,
+    source: Path,
+    build: Path,
+    flags: str,
+    settings: Mapping[str, str],
+    *,
+    driver: bool,
+) -> None:
+    names = compilers(driver=driver)
     told = {
         "CMAKE_BUILD_TYPE": "MinSizeRel",
         "CMAKE_EXPORT_COMPILE_COMMANDS": "ON",
@@ -283,20 +330,8 @@ def _build(
         **{f"CMAKE_{each}_LINKER_FLAGS": LINK for each in ("EXE", "SHARED", "MODULE")},
     }
     options = [f"-D{key}={value}" for key, value in told.items()]
-    call(
-        "cmake",
-        "-S",
-        source,
-        "-B",
-        build,
-        "-G",
-        "Ninja",
-        *options,
-        *project.options,
-        settings=settings,
-    )
-    call("ninja", "-C", build, *ninja, settings=settings)
-    return settings
+    folders = ("-S", source, "-B", build)
+    call("cmake", *folders, "-G", "Ninja", *options, *project.options, settings=settings)
 
 
 def shipped(project: Project, build: Path) -> Mapping[str, int]:
@@ -311,12 +346,10 @@ def shipped(project: Project, build: Path) -> Mapping[str, int]:
     }
 
 
-def _tested(
-    project: Project, source: Path, build: Path, settings: Mapping[str, str] | None
-) -> tuple[bool, str]:
+def _tested(project: Project, source: Path, build: Path) -> tuple[bool, str]:
     command = [word.format(build=build, source=source) for word in project.tests]
     done = subprocess.run(
-        command, cwd=build, env=environment(settings or {}), capture_output=True, text=True,
+        command, cwd=build, env=environment({}), capture_output=True, text=True,
         errors="replace", check=False,
     )  # fmt: skip
     failed = re.findall(r"^\s*\d+ - (.+?) \((?:Failed|.*)\)", done.stdout, re.MULTILINE)
@@ -325,21 +358,22 @@ def _tested(
     return done.returncode == 0, f"{said} {failed[:8] or ''}"
 
 
-def call(*command: object, settings: Mapping[str, str] | None) -> None:
-    """Run a command of a build.
+def call(*command: object, settings: Mapping[str, str] = NOTHING) -> str:
+    """Run a command of a build; what it printed.
 
     Raises:
         RuntimeError: it fails; with the end of what it said.
     """
     words = [str(word) for word in command]
     # Projects that find ccache by themselves would be given objects of another way.
-    variables = environment({"CCACHE_DISABLE": "1", **(settings or {})})
+    variables = environment({"CCACHE_DISABLE": "1", **settings})
     done = subprocess.run(
         words, env=variables, capture_output=True, text=True, errors="replace",
         check=False,
     )  # fmt: skip
     if done.returncode:
         raise RuntimeError(f"{words[:4]}: {done.stdout[-3000:]}{done.stderr[-3000:]}")
+    return done.stdout
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -349,10 +383,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=2, metavar="N")
     parser.add_argument("--sources", type=Path, default=ROOT / "build" / "sdists", metavar="DIR")
     options = parser.parse_args(arguments)
-    good = True
+    good, ways = True, options.way or [way for way in WAYS if way != TUNED]
     for name in options.project or PROJECTS:
         try:
-            good &= measure(name, options.way or tuple(WAYS), options.sources, options.jobs)
+            good &= measure(name, ways, options.sources, options.jobs)
         except RuntimeError as error:
             print(f"{name}: {error}", file=sys.stderr)
             good = False

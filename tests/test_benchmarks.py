@@ -374,6 +374,11 @@ FROM_PYPI = {
         ),
         (CLANG, ("make", "make")),
     ),
+    "project_builds": Tiny(
+        ("benchmarks.project_builds --project double-conversion --way local --sources sdists",),
+        tuple(f"double-conversion {way} # #% 0 of 9 tests fail" for way in ("plain", "local")),
+        (CLANG, ("ld.lld-22", "lld-22"), ("cmake", "cmake"), ("ninja", "ninja-build")),
+    ),
     "real_builds": Tiny(
         ("benchmarks real_builds --build Lua",),
         ("Lua, make 34 34 34 68 of 68",),
@@ -387,7 +392,7 @@ PARTS = {
     "__main__": "runs the others",
     "recipes": "corpora for the others",
     "latency_model": "the model of runner_latency",
-    "debian_source": "zstd for driver_builds, from Debian's archive; below",
+    "debian_source": "for driver_builds and project_builds, from Debian's archive; below",
     "their_environment": "runs in the Python of ml-compiler-opt, with its packages; imported below",
 }
 """What is no benchmark of its own, and who runs it."""

@@ -12,7 +12,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,7 +31,8 @@ _STAGING = ".mlgo-corpus-staging"
 def open_store(folder: Path, *, replaces: bool = False) -> Iterator[CorpusStore]:
     """Open a folder to write a corpus into; make it if need be.
 
-    What an interrupted run left of its staging is removed.
+    What an interrupted run left of its staging is removed, and the folder where it is new and stays
+    empty.
 
     Args:
         folder: the corpus.
@@ -40,6 +41,7 @@ def open_store(folder: Path, *, replaces: bool = False) -> Iterator[CorpusStore]
     Raises:
         OutputError: it cannot be written, or another process is writing it.
     """
+    is_new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder):
@@ -49,6 +51,9 @@ def open_store(folder: Path, *, replaces: bool = False) -> Iterator[CorpusStore]
                 yield CorpusStore(folder, staging, replaces=replaces)
             finally:
                 _remove(staging)
+                if is_new:
+                    with suppress(OSError):  # it holds modules
+                        folder.rmdir()
     except OSError as error:
         raise OutputError.refused(folder, error) from error
 

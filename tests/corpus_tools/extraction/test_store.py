@@ -41,6 +41,18 @@ def test_nothing_is_written_before_the_end(tmp_path: Path) -> None:
     assert tree(tmp_path) == before
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_new_folder_that_stays_empty_goes(tmp_path: Path, *, is_there: bool) -> None:
+    folder = tmp_path / "corpus"
+    if is_there:
+        folder.mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(folder)
+    with open_store(folder):
+        pass
+    assert folder.exists() == is_there
+
+
 def killed_at(moment: int, folder: Path) -> bool:
     """Write in a process that is killed before its call of that number to the file system."""
     child = os.fork()
