@@ -354,7 +354,8 @@ def _tested(project: Project, source: Path, build: Path) -> tuple[bool, str]:
     )  # fmt: skip
     failed = re.findall(r"^\s*\d+ - (.+?) \((?:Failed|.*)\)", done.stdout, re.MULTILINE)
     counts = re.findall(r"(\d+) tests failed out of (\d+)", done.stdout)
-    said = f"{counts[-1][0]} of {counts[-1][1]} tests fail" if counts else "no count of tests"
+    verdict = "its test fails" if done.returncode else "its test passes"
+    said = f"{counts[-1][0]} of {counts[-1][1]} tests fail" if counts else verdict
     return done.returncode == 0, f"{said} {failed[:8] or ''}"
 
 

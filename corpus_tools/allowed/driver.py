@@ -9,7 +9,7 @@ messages and output, which mean nothing once there is bitcode. Any other is refu
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -66,16 +66,25 @@ _SOURCES: Final = frozenset(
         *("-nostdinc", "-nostdinc++", "-nostdlibinc", "-cxx-isystem VALUE", "-stdlib=*"),
         *("--stdlib=*", "-fconstexpr-*", "-ftemplate-*", "-fbracket-depth=*", "-frandom-seed=*"),
         *("--param VALUE", "--param=*", "-fverbose-asm", "-fno-verbose-asm", "-nobuiltininc"),
+        *("-include-pch VALUE", "-fpch-instantiate-templates", "-ivfsoverlay VALUE", "-F VALUE"),
+        *("-F*", "-iprefix VALUE", "-iwithprefix VALUE", "-iwithprefixbefore VALUE"),
+        *("-canonical-prefixes", "-no-canonical-prefixes", "-fprofile-use", "-fprofile-use=*"),
+        *("-fprofile-instr-use", "-fprofile-instr-use=*", "-fprofile-sample-use=*"),
+        *("-fauto-profile=*", "-fsanitize-ignorelist=*", "-fsanitize-blacklist=*"),
+        *("-fno-sanitize-ignorelist", "-fsanitize-coverage-allowlist=*"),
+        *("-fsanitize-coverage-ignorelist=*",),
     }
 )
 """Of those that are left out where there is bitcode, what the source means something by."""
-_PASSED_ON: Final = frozenset(
+_PASSED_ON: Final = frozenset({"-Xclang VALUE", "-Xassembler VALUE", "-Wa,*", "-fno-integrated-as"})
+"""Options that are another tool's, or bring one in."""
+_OF_LINKS: Final = frozenset(
     {
-        *("-Xclang VALUE", "-Xassembler VALUE", "-Xlinker VALUE", "-Wa,*", "-Wl,*"),
-        *("-fno-integrated-as", "-fuse-ld=*", "--ld-path=*"),
+        *("-Wl,*", "-Xlinker VALUE", "-fuse-ld=*", "--ld-path=*", "-L VALUE", "-L*", "-l VALUE"),
+        *("-l*", "-R*", "-T VALUE", "-T*", "-e VALUE", "-u VALUE", "-rpath VALUE"),
     }
 )
-"""Options that are another tool's, or bring one in."""
+"""Options that mean nothing without a link."""
 _UNSAID: Final = frozenset(
     {
         *("--", "-o VALUE", "-o*", "--output VALUE", "--output=*", "-MD", "-MMD", "-MP", "-MG"),
@@ -85,10 +94,29 @@ _UNSAID: Final = frozenset(
         *("-fdebug-prefix-map=*", "-ffile-prefix-map=*", "-fmacro-prefix-map=*"),
         *("-fdebug-compilation-dir=*", "-ffile-compilation-dir=*", "-fmessage-length=*"),
         *("-serialize-diagnostics VALUE", "--serialize-diagnostics VALUE", "-dumpdir VALUE"),
+        *("-fcoverage-prefix-map=*", "-fcoverage-compilation-dir=*", "-Qn", "-Qy", "-H", "-v"),
+        *("-fdebug-compilation-dir VALUE", "-Qunused-arguments", "--start-no-unused-arguments"),
+        *("--end-no-unused-arguments", "-fansi-escape-codes", "-fcaret-diagnostics", "-ftabstop=*"),
+        *("-fno-caret-diagnostics", "-fcrash-diagnostics*", "-fno-crash-diagnostics", "-fshow-*"),
+        *("-fno-show-*", "-ferror-limit=*", "-fmax-errors=*", "-fmacro-backtrace-limit=*"),
+        *("-fspell-checking", "-fno-spell-checking", "-ftime-report*", "-ftime-trace*"),
+        *("-fproc-stat-report*", "-gen-cdb-fragment-path VALUE", "-fstack-usage", "-time"),
+        *("-save-temps", "-save-temps=*", "--save-temps", "--save-temps=*", "-fembed-bitcode*"),
+        *("-fsave-optimization-record*", "-fno-save-optimization-record"),
+        *("-foptimization-record-*",),
     }
 )
 """Options about files besides the object, and about messages."""
-_LISTS_HEADERS: Final = re.compile("-Wp,-MM?D,[^,]+", re.DOTALL)
+_XCLANG: Final = "-Xclang VALUE"
+_OF_FRONT_END: Final = frozenset({"-include-pch", "-include"})
+"""Behind ``-Xclang``, and their values too: what CMake has for a precompiled header."""
+_SAFE_OF_FRONT_END: Final = frozenset(f"{_XCLANG} {each}" for each in _OF_FRONT_END)
+_WITHOUT_EFFECT: Final = re.compile(
+    "-Wp,-MM?D,[^,]+|-Wa,--noexecstack|-fmodule-(name|map-file)=.*|-fmodules-(strict-)?decluse",
+    re.DOTALL,
+)
+"""Lists of headers, a note of the assembler's, and layers, which Bazel has clang check. Clang
+imports modules by other options."""
 _DEFINES: Final = re.compile("-Wp(,-[DU][^,]+)+", re.DOTALL)
 """Options that go to the preprocessor and no further, as makefiles have them."""
 _SUFFIXES: Final = r"c|cc|cp|cpp|cxx|c\+\+|C|CC|CPP|CXX|m|mm|M|i|ii|mi|mii"
@@ -137,9 +165,9 @@ def allowed_of_build(arguments: Sequence[str]) -> list[str]:
     given: list[str] = []
     if "-c" not in arguments:
         raise ExtractionError("refused to compile: expected '-c', found none")
-    for each in _OPTIONS.read(arguments):
+    for each in _with_values(_OPTIONS.read(arguments)):
         is_input = each.spelling is None and _SOURCE.fullmatch(each.value)
-        if each.spelling in _UNSAID or _LISTS_HEADERS.fullmatch("".join(each.words)):
+        if each.spelling in _UNSAID | _OF_LINKS or _WITHOUT_EFFECT.fullmatch("".join(each.words)):
             continue
         if not (is_input or _is_safe(each)) or any(word[:1] == "@" for word in each.words):
             raise ExtractionError(
@@ -150,11 +178,29 @@ def allowed_of_build(arguments: Sequence[str]) -> list[str]:
     return given
 
 
+def _with_values(arguments: Iterable[Argument]) -> Iterator[Argument]:
+    """The arguments; what is behind ``-Xclang`` and names a file is one argument with that."""
+    waiting: Argument | None = None
+    for each in arguments:
+        is_front = each.spelling == _XCLANG
+        if waiting is not None and is_front:
+            words = (*waiting.words, *each.words)
+            yield Argument(f"{_XCLANG} {waiting.value}", each.value, words)
+            waiting = None
+        elif is_front and each.value in _OF_FRONT_END:
+            waiting = each
+        else:
+            yield from (waiting, each) if waiting else (each,)
+            waiting = None
+    if waiting:
+        yield waiting
+
+
 def _is_safe(argument: Argument) -> bool:
     """Whether it has no other effect than on the code: it is not passed on to a tool by itself."""
     if argument.spelling in {"-mllvm VALUE", "-mllvm=*"}:
         return refusal_of_llvm(argument.value) is None
-    if _DEFINES.fullmatch("".join(argument.words)):
+    if argument.spelling in _SAFE_OF_FRONT_END or _DEFINES.fullmatch("".join(argument.words)):
         return True
     is_known = argument.spelling in (_GIVEN | _SOURCES | set(_WITH_CHOICES)) - _PASSED_ON
     return is_known and _fits(argument)

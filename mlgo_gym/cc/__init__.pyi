@@ -17,4 +17,5 @@ from ._symbols import ALL as ALL
 from ._symbols import read_facts as read_facts
 from ._traces import Build as Build
 from ._traces import open_build as open_build
+from ._traces import unrepeatable as unrepeatable
 from ._traces import write_answers as write_answers

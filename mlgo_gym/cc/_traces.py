@@ -55,7 +55,7 @@ MAX_BYTES: Final = 1 << 26
 """What the driver takes of a module, and of a file."""
 _DERIVED: Final = frozenset(InliningForSize.optional["derived"])
 """Features that LLVM does not send, behind those that it does."""
-_UNLIKE: Final = "clang does not repeat what was searched"
+_UNLIKE: Final = "clang would not repeat its answers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +146,31 @@ def _compiled(
         return str(error)
 
 
+def unrepeatable(build: Build, names: Iterable[str], jobs: int, timeout_s: float) -> dict[str, str]:
+    """The modules whose answers ``mlgo-cc`` would not repeat, with the reason; see `write_answers`.
+
+    Their command lines do not tell all that decides the code: a precompiled header, ``-Xclang``.
+    """
+
+    def reason(name: str) -> str | None:
+        try:
+            _key(build, name, timeout_s)
+        except CompileError as error:
+            return f"{_UNLIKE}: {error}"
+        return None
+
+    names = list(names)
+    with ThreadPoolExecutor(jobs) as pool:
+        reasons = zip(names, pool.map(reason, names), strict=True)
+        return {name: reason for name, reason in reasons if reason is not None}
+
+
+def _key(build: Build, name: str, timeout_s: float) -> str:
+    """What stands for a module in its line."""
+    options = ["--mlgo-strict=1", "--mlgo-traces-key"]
+    return build.commands[name].run(build.programs, options, timeout_s).stdout.strip()
+
+
 def write_answers(
     build: Build, searches: Iterable[ModuleSearch], folder: Path, jobs: int, timeout_s: float
 ) -> dict[str, str | None]:
@@ -195,10 +220,10 @@ def _line(
     if trace.decisions > MAX_ANSWERS:
         return None, f"expected at most {MAX_ANSWERS} decisions, found {trace.decisions}"
     try:
-        asked = command.run(build.programs, ["--mlgo-strict=1", "--mlgo-traces-key"], timeout_s)
+        key = _key(build, found.module, timeout_s)
         name = found.module.encode("unicode_escape").decode("ascii")
         answers = f"{_questions(trace)} {trace.decisions} {_answers(trace)}"
-        line = f"{asked.stdout.strip()} {answers} {name}\n"
+        line = f"{key} {answers} {name}\n"
         size_bytes, plain_bytes = _sizes(build, command, line, timeout_s)
     except CompileError as error:
         return None, f"{_UNLIKE}: {error}"

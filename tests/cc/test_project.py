@@ -18,6 +18,7 @@ from tests.cli.command import run
 from tests.conftest import require
 
 HEADER = """
+#pragma once
 #include <cstdio>
 #include <stdexcept>
 inline int once(int x) { static int calls; calls += x; return calls * x + x / 3; }
@@ -286,6 +287,7 @@ project(p CXX ASM)
 add_library(l SHARED l.cpp m.cpp)
 target_link_options(l PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/l.map)
 add_executable(p a.cpp b.cpp needs.s)
+target_precompile_headers(p PRIVATE h.h)
 target_link_libraries(p l)
 """
 NEEDS = '.text\n.globl needs\nneeds: jmp _Z4oncei\n.section .note.GNU-stack,"",@progbits\n'
@@ -338,6 +340,8 @@ def test_a_build_says_what_its_targets_share(
     kept = sources / "kept"
     command = ("project", "--build", plain, "--modules", kept, "--output", project)
     ran = run(*command, "--json", cwd=sources)
+    assert "needs.s.o" in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1, "precompiled headers are read"
     targets = {each["name"]: each for each in json.loads(ran.stdout)["targets"]}
     assert {name: each["objects"] for name, each in targets.items()} == {"libl.so": 2, "p": 2}
     assert targets["libl.so"]["exported"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -272,7 +273,7 @@ def test_what_clang_does_not_repeat(searched: Searched, work: Path, tmp_path: Pa
         return write_answers(searched.build, [found], searched.traces, 1, 60)["f.o"]
 
     size_bytes = searched.text_size_bytes
-    unlike = "clang does not repeat what was searched"
+    unlike = "clang would not repeat its answers"
     wanted = f"expected {size_bytes + 1} bytes of text, found {size_bytes}"
     assert reason(size_bytes + 1) == f"{unlike}: {wanted}"
     assert searched.lines() == [FIRST.strip(), LAST.strip()]
@@ -285,7 +286,7 @@ def test_what_clang_does_not_repeat(searched: Searched, work: Path, tmp_path: Pa
     assert said is not None
     assert said.startswith(f"{unlike}: f.o: clang exited with 1\nmlgo-cc: error: model '")
     (work / "f.c").write_text("int f(int x) { return x; }\n")
-    assert "clang does not repeat" in str(reason(size_bytes))
+    assert str(reason(size_bytes)).startswith(unlike)
     assert list(tmp_path.glob("*.partial")) == []
 
 
@@ -449,13 +450,22 @@ def test_a_build_that_is_searched(driver: Driver, tmp_path: Path) -> None:
     lines = {name: f"cc {flags} {name} -o {name}.o" for name in names}
     lines |= {"interval_tree.cpp": lines["interval_tree.cpp"].replace("cc", "c++", 1)}
     lines |= {"bad.c": "cc -fplugin=bad.so -c bad.c -o bad.o"}
+    lines |= {"pch.c": "cc -include-pch x.pch -Oz -c pch.c -o pch.o"}
+    (project / "pch.c").write_text("int f(void) { return f_of_header(); }\n")
+    (project / "x.h").write_text("static int f_of_header(void) { return 1; }\n")
+    precompiling = (driver.clang, "-x", "c-header", "-Oz", "x.h", "-o", "x.pch")
+    subprocess.run(precompiling, cwd=project, check=True)
     command = ("search", "--build", database(project, lines), "--output", "traces")
     done = run(*command, "--budget", "6s", "--json", cwd=tmp_path)
     message = (
         "bad.o: refused to compile: '-fplugin=bad.so' is not one of the options known to run "
         "nothing and to write nothing"
     )
-    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: {message}\n")
+    lines_of_error = done.stderr.splitlines()
+    assert (done.returncode, lines_of_error[0]) == (1, f"mlgo-gym: {message}")
+    assert lines_of_error[1].startswith("mlgo-gym: pch.o: clang would not repeat its answers: ")
+    assert lines_of_error[2].startswith("mlgo-cc: error: traces: expected a command line that ")
+    assert len(lines_of_error) == 3
     found = {each["module"]: each for each in json.loads(done.stdout)}
     assert not (project / "x.d").exists()
     text = (tmp_path / "traces" / ANSWERS).read_text()

@@ -60,17 +60,24 @@ def _run(options: argparse.Namespace, output: Output) -> int:
             f"{options.reward!r}: a build has no workloads"
         )
     from mlgo_gym.cc._project import DATABASE, find_database
-    from mlgo_gym.cc._traces import open_build, write_answers
+    from mlgo_gym.cc._traces import open_build, unrepeatable, write_answers
 
     database = find_database(options.build)
     if database is None:
         raise OptionsError(f"build {str(options.build)!r}: expected {DATABASE} there, found none")
     with open_build(database, options.jobs, options.timeout) as build:
-        found, status = searched(options, output, problem, Packages.of(build.corpus))
+        left = unrepeatable(build, build.corpus, options.jobs, options.timeout)
+        if len(left) == len(build.corpus):
+            raise OptionsError(
+                f"build: expected modules whose answers clang repeats: {'; '.join(left.values())}"
+            )
+        corpus = build.corpus.only(name for name in build.corpus if name not in left)
+        found, status = searched(options, output, problem, Packages.of(corpus))
         made = write_answers(build, found, options.output, options.jobs, options.timeout)
     kept = sum(reason is None for reason in made.values())
     output.print(f"{kept} of {len(found)} modules are smaller by answers that clang repeats")
     for name, reason in made.items():
         if reason:
             output.warn(f"{name}: {reason}")
-    return max(status, output.warn_of(build.failures))
+    reasons = (f"{name}: {reason}" for name, reason in left.items())
+    return max(status, output.warn_of((*build.failures, *reasons)))

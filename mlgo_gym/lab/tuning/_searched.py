@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from mlgo_gym.cc import Build, write_answers
+from mlgo_gym.cc import Build, unrepeatable, write_answers
 from mlgo_gym.corpus import Corpus, ModuleKey, Packages
 from mlgo_gym.lab.tuning._tuned import Tuned
 from mlgo_gym.llvm import Compiler, each, options_of
@@ -68,7 +68,10 @@ class TuneSearch:
         """
         start = monotonic()
         seconds = self._seconds(found)
-        parts = modules_that_matter(found, max(int(seconds / LEAST_S), 1))
+        most = max(int(seconds / LEAST_S), 1)
+        wanted = [key.name for keys in modules_that_matter(found, most).values() for key in keys]
+        left = unrepeatable(build, wanted, self.jobs, self.timeout_s)
+        parts = modules_that_matter(found, most, without=left)
         count = sum(map(len, parts.values()))
         module_s = max(seconds / max(count, 1), LEAST_S)
         searches: list[ModuleSearch] = []
@@ -94,7 +97,7 @@ class TuneSearch:
         codes = self._codes(build.corpus, folder, kept)
         failed = {search.module: search.error for search in searches if search.error}
         spent_s = {**found.spent_s, "searching": monotonic() - start}
-        return replace(found, searched=codes, spent_s=spent_s), {**failed, **answers}
+        return replace(found, searched=codes, spent_s=spent_s), {**left, **failed, **answers}
 
     def _seconds(self, found: Tuned) -> float:
         """How long modules are searched together: what is left beside compiling all."""
@@ -116,12 +119,15 @@ def _replayed(corpus: Corpus, folder: Path, compiler: Compiler, name: str) -> Co
     return Code.of(replay(compiler, trace, module, options_of(module)))
 
 
-def modules_that_matter(found: Tuned, most: int) -> Mapping[str, tuple[ModuleKey, ...]]:
+def modules_that_matter(
+    found: Tuned, most: int, without: Collection[str] = ()
+) -> Mapping[str, tuple[ModuleKey, ...]]:
     """The largest modules that have most of the code, by the target that links them first.
 
     Args:
         found: what tuning came to.
         most: how many at most.
+        without: names of modules that are left out.
     """
     sizes = {
         ModuleKey(scores.package, scores.module): scores.code[found.choice.name].text_bytes
@@ -132,7 +138,7 @@ def modules_that_matter(found: Tuned, most: int) -> Mapping[str, tuple[ModuleKey
         key: target
         for target, keys in reversed(list(found.targets.items()))
         for key in keys
-        if key in sizes
+        if key in sizes and key.name not in without
     }
     left = _SHARE * sum(sizes[key] for key in first)
     chosen: dict[str, list[ModuleKey]] = {}
