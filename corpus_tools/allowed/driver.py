@@ -43,7 +43,9 @@ _SYSTEM: Final = (
     r"|rtems|ps[45])"
 )
 _TRIPLE: Final = re.compile(f"{_CPU}(-{_SYSTEM})*")
-_LANGUAGE: Final = re.compile(r"c|c\+\+|objective-c(\+\+)?|((objective-)?c(\+\+)?-)?cpp-output|ir")
+_LANGUAGE: Final = re.compile(
+    r"c|c\+\+(-module)?|objective-c(\+\+)?|((objective-)?c(\+\+)?-)?cpp-output|ir"
+)
 _LINKER: Final = re.compile(
     r"(.*/)?(ld|ld64|lld|bfd|gold|mold)([.-](lld|bfd|gold|\d+))*", re.DOTALL
 )
@@ -112,14 +114,17 @@ _OF_FRONT_END: Final = frozenset({"-include-pch", "-include"})
 """Behind ``-Xclang``, and their values too: what CMake has for a precompiled header."""
 _SAFE_OF_FRONT_END: Final = frozenset(f"{_XCLANG} {each}" for each in _OF_FRONT_END)
 _WITHOUT_EFFECT: Final = re.compile(
-    "-Wp,-MM?D,[^,]+|-Wa,--noexecstack|-fmodule-(name|map-file)=.*|-fmodules-(strict-)?decluse",
+    "-Wp,-MM?D,[^,]+|-Wa,--noexecstack|-fmodule-(name|map-file|output)=.*"
+    "|-fmodules-(strict-)?decluse",
     re.DOTALL,
 )
-"""Lists of headers, a note of the assembler's, and layers, which Bazel has clang check. Clang
-imports modules by other options."""
+"""Lists of headers, a note of the assembler's, the interface of a module of C++20, and layers,
+which Bazel has clang check."""
+_IMPORTS: Final = re.compile("-fmodule-file=[^=]+=.+", re.DOTALL)
+"""The interface of another module of C++20."""
 _DEFINES: Final = re.compile("-Wp(,-[DU][^,]+)+", re.DOTALL)
 """Options that go to the preprocessor and no further, as makefiles have them."""
-_SUFFIXES: Final = r"c|cc|cp|cpp|cxx|c\+\+|C|CC|CPP|CXX|m|mm|M|i|ii|mi|mii"
+_SUFFIXES: Final = r"c|cc|cp|cpp|cxx|c\+\+|C|CC|CPP|CXX|cppm|ccm|cxxm|c\+\+m|ixx|m|mm|M|i|ii|mi|mii"
 _SOURCE: Final = re.compile(rf"[^-@].*\.({_SUFFIXES})", re.DOTALL)
 _INPUT: Final = re.compile(
     rf"[^-@].*\.({_SUFFIXES}|bc|ll|s|S|o|obj|lo|a|lib|so|so\.[\d.]+)", re.DOTALL
@@ -200,7 +205,10 @@ def _is_safe(argument: Argument) -> bool:
     """Whether it has no other effect than on the code: it is not passed on to a tool by itself."""
     if argument.spelling in {"-mllvm VALUE", "-mllvm=*"}:
         return refusal_of_llvm(argument.value) is None
-    if argument.spelling in _SAFE_OF_FRONT_END or _DEFINES.fullmatch("".join(argument.words)):
+    words = "".join(argument.words)
+    if argument.spelling in _SAFE_OF_FRONT_END or _DEFINES.fullmatch(words):
+        return True
+    if _IMPORTS.fullmatch(words):
         return True
     is_known = argument.spelling in (_GIVEN | _SOURCES | set(_WITH_CHOICES)) - _PASSED_ON
     return is_known and _fits(argument)

@@ -46,6 +46,7 @@ from mlgo_gym.base import (
 )
 from mlgo_gym.cc._c_compiler import c_compilers, compile_c
 from mlgo_gym.cc._kept import (
+    MAX_KEPT_BYTES,
     copy_model,
     is_kept,
     keep,
@@ -75,6 +76,7 @@ PROGRAMS: Final = ("mlgo-cc", "mlgo-c++", "mlgo-launch")
 
 _FOLDERS: Final = ("bin", "kept")
 _SCRATCH: Final = ".new-"
+_STAMP: Final = "sources"
 _LEAST_CPU: Final = MappingProxyType({"x86_64": "x86-64", "aarch64": "generic"})
 _PROBLEMS: Final = MappingProxyType(
     {kind.driver_name: kind for kind in (InliningForSize, RegallocEviction)}
@@ -120,6 +122,7 @@ def build_driver(folder: Path) -> None:
     program, *others = (folder / "bin" / name for name in PROGRAMS)
     library = folder / "kept" / "inside.so"
     with _cache(folder), contextlib.ExitStack() as undo:
+        _forget_others(folder)
         if not is_kept(library):  # before the program, which then has it
             flags = [*_LIBRARY_FLAGS, *_LIBRARIES]
             keep(library, _compile_c(folder, flags, _INSIDE, library.name))
@@ -128,8 +131,10 @@ def build_driver(folder: Path) -> None:
                 "MLGO_PYTHON": sys.executable,
                 "MLGO_VERSION": __version__,
                 "MLGO_MODELS": str(SHIPPED),
+                "MLGO_NATIVE": str(NATIVE),
             }
             defines = [f'-D{name}="{_c_text(text)}"' for name, text in texts.items()]
+            defines.append(f"-DMLGO_NATIVE_S={_time_s()}")
             sources = {each.name for each in NATIVE.glob("*.c")} - {*_ONLY_INSIDE}
             made = _compile_c(folder, [*defines, *_LIBRARIES], sorted(sources), program.name)
             undo.callback(program.unlink, missing_ok=True)  # who has it does not ask for the others
@@ -139,6 +144,22 @@ def build_driver(folder: Path) -> None:
                 remove(other)
                 other.hardlink_to(program)
         undo.pop_all()
+
+
+def _forget_others(folder: Path) -> None:
+    """Remove what an installation of the same version before this one has left there."""
+    stamp, text = folder / "kept" / _STAMP, f"{_time_s()}\n".encode()
+    if is_kept(stamp) and read_bounded(stamp, MAX_KEPT_BYTES).startswith(text):
+        return
+    for name in _FOLDERS:
+        for each in (folder / name).iterdir():
+            remove(each)
+    keep(stamp, text)
+
+
+def _time_s() -> int:
+    """When the driver's sources were installed; in seconds, since archives keep no less."""
+    return int(NATIVE.stat().st_mtime)
 
 
 def _compile_c(folder: Path, flags: Sequence[str], sources: Sequence[str], name: str) -> bytes:

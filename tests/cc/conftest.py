@@ -210,7 +210,7 @@ def own(driver: Driver, cache: Path, used: Path, work: Path, never: bytes) -> Dr
     if not used.exists():
         shutil.copytree(cache, used)
         for each in (folder_of(elsewhere(driver, used)) / "kept").iterdir():
-            if each.name != "inside.so":
+            if each.name not in {"inside.so", "sources"}:
                 each.unlink()
         compile_file(elsewhere(driver, used), work, NEVER)
     target = work.parent / "own"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_gym.cc import _prepare
 from mlgo_gym.cc._kept import is_kept
 from mlgo_gym.cc._prepare import PROGRAMS
 from mlgo_gym.cc._prepare import main as prepare
@@ -300,6 +301,37 @@ def test_a_model_that_changes_while_it_is_compiled(
 
 
 @pytest.mark.e2e
+@pytest.mark.e2e
+def test_an_installation_over_the_same_version(
+    driver: Driver, work: Path, never: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver sees that its sources are others now; all that was made of them is made anew."""
+    new = elsewhere(driver, tmp_path / "cache")
+    older = shutil.copytree(_prepare.NATIVE, tmp_path / "native")
+    os.utime(older, (1, 1))
+    monkeypatch.setattr(_prepare, "NATIVE", older)
+    (tmp_path / "cache").mkdir(mode=0o700)
+    _prepare.build_driver(folder_of(new))
+    assert compile_file(new, work, NEVER) == (never, b"")
+
+    def made() -> dict[str, int]:
+        return {each.name: each.stat().st_ino for each in folder_of(new).glob("*/*")}
+
+    before = made()
+    compile_file(new, work, NEVER)
+    assert made() == before
+    os.utime(older, (2, 2))
+    line = ("-O2", "-x", "c++", "-c", "f.c", "-o", "g.o")
+    done = new.run(*line, cwd=work, cxx=True, settings=NEVER)
+    assert (done.returncode, done.stderr) == (0, b"")
+    after = made()
+    assert after.keys() == before.keys()
+    assert all(after[name] != before[name] for name in after if not name.startswith("clang"))
+    compile_file(new, work, NEVER)
+    assert made() == after
+    assert not scraps(new)
+
+
 def test_a_driver_that_is_empty_is_no_script(own: Driver, work: Path) -> None:
     """A shell would run it and say that all went well."""
     program = own.program()

@@ -220,6 +220,25 @@ def test_the_longest_end_of_a_path_says_which_object_it_is(driver: Driver, sourc
 
 
 @pytest.mark.e2e
+@pytest.mark.parametrize(
+    "text",
+    [
+        """-Oz -DONE="a b" -DTWO='c d' a.cpp -o a.o""",
+        """-Oz -DONE=a\\ b '-DTWO="c"' "a.cpp" -o a.o""",
+        """-Oz -DONE="\\"a\\""\n-D TWO=c\\ d\t'a'.cpp -o\n""",
+    ],
+)
+def test_the_object_is_named_in_a_response_file(driver: Driver, sources: Path, text: str) -> None:
+    """With words in quotes and with escapes: CMake's of modules of C++20 have them."""
+    project = {"MLGO_PROJECT": str(written(sources, *SHARED)), "MLGO_STRICT": "1"}
+    (sources / "line.rsp").write_text(text)
+    rest = ["a.o"] if text.endswith("\n") else []
+    done = driver.run("-c", "@line.rsp", *rest, cwd=sources, cxx=True, settings=project)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert ONCE not in visible(sources / "a.o")
+
+
+@pytest.mark.e2e
 def test_a_model_and_the_smallest_object_go_with_a_project(driver: Driver, sources: Path) -> None:
     project = {"MLGO_PROJECT": str(written(sources, *SHARED)), "MLGO_STRICT": "1"}
     model = {"MLGO_INLINING_MODEL": str(MODELS / "inliner")}

@@ -182,21 +182,38 @@ static char *read_whole(const char *path) {
   return text;
 }
 
+/* The next word of a response file, in its place, as LLVM's TokenizeGNUCommandLine has it
+ * (llvm/lib/Support/CommandLine.cpp): quotes join, a backslash takes the next character as it is. */
+static char *next_argument(char **rest) {
+  char *from = *rest + strspn(*rest, " \t\r\n"), *word = from, *to = from, quote = 0;
+  if (!*from)
+    return NULL;
+  for (; *from && (quote || !strchr(" \t\r\n", *from)); ++from) {
+    bool is_quote = quote ? *from == quote : *from == '"' || *from == '\'';
+    if (is_quote)
+      quote = quote ? 0 : *from;
+    else
+      *to++ = *from == '\\' && from[1] ? *++from : *from;
+  }
+  *rest = from + (*from != 0);
+  *to = 0;
+  return word;
+}
+
 /* A response file; one that cannot be read is clang's to complain about, and one that can be read
  * only once is left to clang. */
 static void look_into(const char *path, struct seen *seen) {
-  seen->has_source = true; /* of the names in it, quotes and escapes are not undone */
+  seen->has_source = true; /* whatever it names */
   if (is_stream(path)) {
     seen->runs_once = seen->is_unseen = true;
     return;
   }
   char *text = seen->depth < 8 ? read_whole(path) : NULL;
   ++seen->depth;
-  for (char *rest, *word = text ? strtok_r(text, " \t\r\n\"'", &rest) : NULL; word;
-       word = strtok_r(NULL, " \t\r\n\"'", &rest))
+  char *rest = text; /* which stays: what was seen points into it */
+  for (char *word = text ? next_argument(&rest) : NULL; word; word = next_argument(&rest))
     look_at(word, seen);
   --seen->depth;
-  free(text);
 }
 
 /* Whether objects come out that LLVM makes: not in links, nor of assembly. */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,8 @@ from tests.conftest import require
         ("-c -Qunused-arguments -fcrash-diagnostics-dir=x -ferror-limit=0 -ftime-trace a.cc "
          "-fstack-usage -fsave-optimization-record -save-temps", "-c a.cc"),
         ("-c -fuse-ld=lld -Wl,-z,now -Llib -lz -Xlinker x -Wa,--noexecstack a.c", "-c a.c"),
+        ("-c -x c++-module -fmodule-output=m.pcm -fmodule-file=n=n.pcm m.cppm",
+         "-c -x c++-module -fmodule-file=n=n.pcm m.cppm"),
         ("-c -fprofile-use=x.profdata -fsanitize-ignorelist=x.txt a.c", None),
     ],
 )  # fmt: skip
@@ -67,6 +70,32 @@ def test_a_command_that_would_link() -> None:
     with pytest.raises(ExtractionError) as raised:
         allowed.allowed_of_build(["a.c", "-o", "a"])
     assert str(raised.value) == "refused to compile: expected '-c', found none"
+
+
+def test_modules_of_cxx20(tmp_path: Path) -> None:
+    """What exports one and what imports it, as CMake's builds name them in response files."""
+    program = require("clang++-22", "clang-22")
+    (tmp_path / "m.cppm").write_text("export module m;\nexport inline int f() { return 3; }\n")
+    (tmp_path / "a.cpp").write_text("import m;\nint g() { return f(); }\n")
+    (tmp_path / "m.rsp").write_text('-x c++-module\n-fmodule-output="m.pcm"\n')
+    (tmp_path / "a.rsp").write_text('-fmodule-file="m=m.pcm"\n')
+    lines = [
+        f"{program} -std=c++20 -Oz @{file[0]}.rsp -o {file}.o -c {file}"
+        for file in ("m.cppm", "a.cpp")
+    ]
+    subprocess.run(lines[0].split(), cwd=tmp_path, check=True)
+    entries = [
+        {"directory": str(tmp_path), "file": line.split()[-1], "command": line} for line in lines
+    ]
+    database = tmp_path / "compile_commands.json"
+    database.write_text(json.dumps(entries))
+    (tmp_path / "m.cppm.o").unlink()
+    before = (tmp_path / "m.pcm").stat().st_mtime_ns
+    for command in list_commands(database):
+        assert isinstance(command, BuildCommand)
+        made = command.compile(("", program), tmp_path)
+        assert is_bitcode(made.files[".bc"])
+    assert (tmp_path / "m.pcm").stat().st_mtime_ns == before
 
 
 def test_what_would_run_more_than_clang_runs_nothing(tmp_path: Path) -> None:
