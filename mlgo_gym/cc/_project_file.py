@@ -17,7 +17,7 @@ A function that only one object of a target has, and no other needs, can be loca
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ LAST_LINE: Final = "end"
 PLAIN: Final = "plain"
 MAX_BYTES: Final = 1 << 26
 
+_MAIN: Final = "main"
 _ALIASED: Final = re.compile(r"[CD]\d")
 """Constructors and destructors, of which one may be another name of the other in its object."""
 
@@ -78,6 +79,7 @@ def facts_of(
     objects: Mapping[str, str],
     exported: Iterable[str] = (),
     others: Iterable[str] = (),
+    unlinked: bool = False,
 ) -> list[TargetFacts]:
     """Return the facts of each target: functions are shared that several objects have or need.
 
@@ -87,6 +89,7 @@ def facts_of(
         objects: the path of each module's object, below the build's folder.
         exported: targets whose link says what is exported.
         others: names of symbols in objects without bitcode.
+        unlinked: a target is all that a build makes; not all of it is linked together.
     """
     needed = frozenset(others).union(*(each.needed for each in symbols.values()))
     defined = frozenset().union(*(each.defined for each in symbols.values()))
@@ -97,11 +100,30 @@ def facts_of(
         modules = [symbols[each] for each in targets[target] if each in symbols]
         copies = Counter(name for each in modules for name in each.defined)
         merged = frozenset().union(*(each.merged for each in modules))
-        shared = {name for name in merged if copies[name] > 1 or name in needed} | aliases
+        alone = _never_together(modules) if unlinked else frozenset()
+        shared = {
+            name for name in merged if (copies[name] > 1 and name not in alone) or name in needed
+        } | aliases
         paths = sorted(objects[each] for each in targets[target] if each in symbols)
         hashes = frozenset(map(name_hash, shared))
         facts.append(TargetFacts(target, tuple(paths), hashes, target in said))
     return facts
+
+
+def _never_together(modules: Iterable[Symbols]) -> frozenset[str]:
+    """Functions whose copies no program has two of: their objects define all else twice, or main.
+
+    Libtool compiles a source for the shared and for the static library. Programs each have a main.
+    """
+    ways: dict[str, set[frozenset[str] | int]] = defaultdict(set)
+    libraries: set[str] = set()
+    for number, each in enumerate(modules):
+        own = each.defined - each.merged
+        for name in each.defined:
+            ways[name].add(own or number)
+        if _MAIN not in own:
+            libraries |= each.defined
+    return frozenset(name for name, of in ways.items() if len(of) == 1 or name not in libraries)
 
 
 def object_facts(facts: Iterable[TargetFacts]) -> dict[str, ObjectFacts]:

@@ -42,6 +42,7 @@ def read_facts(
         objects=project.objects,
         exported=project.exported,
         others=other_names(project.others),
+        unlinked=not project.targets,
     )
     return facts, failures
 

@@ -137,6 +137,27 @@ def test_facts_are_what_several_objects_of_a_target_have_or_need() -> None:
     assert lines[-1] == "end"
 
 
+def test_facts_of_a_build_that_does_not_say_what_it_links() -> None:
+    """Copies for a static and a shared library, or of two programs, are never linked together."""
+
+    def shared(**defined: str) -> str:
+        merged = frozenset("fgh")
+        symbols = {}
+        for name, text in defined.items():
+            names = frozenset("main" if each == "M" else each for each in text)
+            symbols[name] = Symbols(names, names & merged)
+        targets, objects = {"all": tuple(symbols)}, {name: name for name in symbols}
+        (facts,) = facts_of(targets, symbols, objects=objects, unlinked=True)
+        return "".join(each for each in "fgh" if name_hash(each) in facts.shared)
+
+    assert shared(a="fx", a_pic="fx") == ""
+    assert shared(a="fgx", a_pic="fgx", b="fhy", b_pic="fhy") == "f"
+    assert shared(one="fM", two="fM") == ""
+    assert shared(one="fMu", two="fgMv", library="ghx") == "g"
+    assert shared(a="f", b="f") == "f", "nothing says that they are the same"
+    assert shared(a="fx", b="fxz") == "f"
+
+
 @pytest.mark.e2e
 @pytest.mark.parametrize("level", ["-O0", "-O2", "-Oz"])
 def test_functions_of_one_object_are_local_and_others_stay(
