@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -329,6 +330,29 @@ def test_an_installation_over_the_same_version(
     assert all(after[name] != before[name] for name in after if not name.startswith("clang"))
     compile_file(new, work, NEVER)
     assert made() == after
+    assert not scraps(new)
+
+
+@pytest.mark.e2e
+def test_many_compilations_right_after_an_installation(
+    driver: Driver, work: Path, never: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = elsewhere(driver, tmp_path / "cache")
+    older = shutil.copytree(_prepare.NATIVE, tmp_path / "native")
+    os.utime(older, (1, 1))
+    monkeypatch.setattr(_prepare, "NATIVE", older)
+    (tmp_path / "cache").mkdir(mode=0o700)
+    _prepare.build_driver(folder_of(new))
+    os.utime(older, (2, 2))
+
+    def compile_as(name: str) -> tuple[int, bytes]:
+        done = new.run("-O2", "-c", "f.c", "-o", name, cwd=work, settings=NEVER)
+        return done.returncode, done.stderr
+
+    names = [f"{number}.o" for number in range(8)]
+    with ThreadPoolExecutor(len(names)) as pool:
+        assert set(pool.map(compile_as, names)) == {(0, b"")}
+    assert {(work / name).read_bytes() for name in names} == {never}
     assert not scraps(new)
 
 

@@ -133,7 +133,7 @@ static void renew(char **argv) {
       about.st_mtim.tv_sec == MLGO_NATIVE_S)
     return;
   self[length] = 0;
-  if (!unlink(self)) /* else it is another user's to renew */
+  if (!unlink(self) || errno == ENOENT) /* else it is another user's to renew */
     execv(script, argv);
 }
 
