@@ -24,10 +24,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks.debian_source import DebianSource, fetch_tree
 from benchmarks.driver_builds import ROOT, compilers, environment
 from corpus_tools.archive import unpack_sdist
 from mlgo_gym.cc._builds import read_build
+from mlgo_gym.evaluation._summary import draw, interval
 
 MODEL = "inlining-for-size-project"
 SECTIONS = "-ffunction-sections -fdata-sections -faddrsig"
@@ -246,8 +249,10 @@ NOTHING: Mapping[str, str] = {}
 LINK_TIME = tuple(way for way, (flags, _) in WAYS.items() if flags)
 
 
-def measure(name: str, ways: Sequence[str], cache: Path, jobs: int) -> bool:
-    """Build and test in each way, and print the rows; whether all tests passed."""
+def measure(
+    name: str, ways: Sequence[str], cache: Path, jobs: int
+) -> tuple[Mapping[str, float], bool]:
+    """Build and test in each way, and print the rows; the changes, and whether all tests passed."""
     project = PROJECTS[name]
     with tempfile.TemporaryDirectory(prefix="mlgo_gym-") as scratch:
         folder = Path(scratch)
@@ -257,6 +262,7 @@ def measure(name: str, ways: Sequence[str], cache: Path, jobs: int) -> bool:
             lines = path.read_text().splitlines()
             path.write_text("\n".join(each for each in lines if not each.strip().startswith(start)))
         good, plain = True, 0
+        changes: dict[str, float] = {}
         names: tuple[str, ...] = ()
         for way in dict.fromkeys((PLAIN, *ways)):
             build = folder / way.replace(", ", "-")
@@ -269,10 +275,20 @@ def measure(name: str, ways: Sequence[str], cache: Path, jobs: int) -> bool:
             if way not in LINK_TIME:
                 passed, said = _tested(project, source, build)
                 good &= passed
-            print(f"{name:18}{way:11}{size:11,}{size / plain - 1:+10.2%}  {said}", flush=True)
+            changes[way] = size / plain - 1
+            print(f"{name:18}{way:11}{size:11,}{changes[way]:+10.2%}  {said}", flush=True)
             if way != PLAIN:
                 shutil.rmtree(build)
-    return good
+    return changes, good
+
+
+def summarise(found: Mapping[str, Mapping[str, float]], ways: Sequence[str]) -> None:
+    """Print the mean over projects of each way, with a 95 % interval by drawing projects."""
+    weights = draw(list(found), seed=0)
+    for way in ways:
+        changes = np.array([each[way] for each in found.values()])
+        low, high = interval(weights, changes, np.ones(len(changes))) or (0.0, 0.0)
+        print(f"{'mean':18}{way:22}{changes.mean():+10.2%}  [{100 * low:+.2f}, {100 * high:+.2f}]")
 
 
 def _build(project: Project, source: Path, build: Path, way: str, ninja: Sequence[str]) -> None:
@@ -301,9 +317,17 @@ def _tuned(
     _configure(shipped_alone, source, alone, "", {}, driver=False)
     call("ninja", "-C", alone, "-j2")  # what is generated is there
     budget = ("--budget", "10m", "--search", "9m", "--verify", "--jobs", "2")
-    print(call("mlgo-gym", "tune", "--build", alone, *budget, "--output", folder), file=sys.stderr)
+    try:
+        said = call("mlgo-gym", "tune", "--build", alone, *budget, "--output", folder)
+    except RuntimeError as error:  # so it ends where a source was left out, too
+        if not (folder / "report.html").exists():
+            raise
+        said = str(error)
+    print(said, file=sys.stderr)
     settings = {key: value.format(tuned=folder) for key, value in told.items()}
-    return {key: value for key, value in settings.items() if value == "1" or Path(value).exists()}
+    if not (folder / "model").exists():  # LLVM's own heuristic was chosen
+        del settings["MLGO_INLINING_MODEL"], settings["MLGO_KEEP_SMALLER"]
+    return settings
 
 
 def _configure(
@@ -384,14 +408,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=2, metavar="N")
     parser.add_argument("--sources", type=Path, default=ROOT / "build" / "sdists", metavar="DIR")
     options = parser.parse_args(arguments)
-    good, ways = True, options.way or [way for way in WAYS if way != TUNED]
+    ways = options.way or [way for way in WAYS if way not in {PLAIN, TUNED}]
+    found: dict[str, Mapping[str, float]] = {}
+    failed = False
     for name in options.project or PROJECTS:
         try:
-            good &= measure(name, ways, options.sources, options.jobs)
+            found[name], good = measure(name, ways, options.sources, options.jobs)
+            failed |= not good
         except RuntimeError as error:
             print(f"{name}: {error}", file=sys.stderr)
-            good = False
-    return int(not good)
+            failed = True
+    if found:
+        summarise(found, ways)
+    return int(failed)
 
 
 if __name__ == "__main__":
