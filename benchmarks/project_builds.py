@@ -226,12 +226,20 @@ PROJECTS: Mapping[str, Project] = {
     ),
 }
 
-PLAIN, TUNED = "plain", "tuned"
+PLAIN, SMALLER, TUNED = "plain", "smaller", "tuned"
 # What each way adds to the flags of the compiler, and to its environment (None: clang itself).
 WAYS: Mapping[str, tuple[str, Mapping[str, str] | None]] = {
     PLAIN: ("", None),
     "local": ("", {"MLGO_PROJECT": "{project}"}),
     "both": ("", {"MLGO_PROJECT": "{project}", "MLGO_INLINING_MODEL": MODEL}),
+    SMALLER: (
+        "",
+        {
+            "MLGO_PROJECT": "{project}",
+            "MLGO_INLINING_MODEL": MODEL,
+            "MLGO_KEEP_SMALLER": "1",
+        },
+    ),
     TUNED: (
         "",
         {
@@ -408,7 +416,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=2, metavar="N")
     parser.add_argument("--sources", type=Path, default=ROOT / "build" / "sdists", metavar="DIR")
     options = parser.parse_args(arguments)
-    ways = options.way or [way for way in WAYS if way not in {PLAIN, TUNED}]
+    ways = options.way or [way for way in WAYS if way not in {PLAIN, SMALLER, TUNED}]
     found: dict[str, Mapping[str, float]] = {}
     failed = False
     for name in options.project or PROJECTS:

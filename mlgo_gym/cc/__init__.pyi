@@ -5,9 +5,8 @@ from ._build_commands import build_commands as build_commands
 from ._build_commands import driver_settings as driver_settings
 from ._localized import localize_project as localize_project
 from ._objects import compile_objects as compile_objects
-from ._project import DATABASE as DATABASE
 from ._project import Project as Project
-from ._project import find_database as find_database
+from ._project import database_of as database_of
 from ._project import known_build as known_build
 from ._project import open_project as open_project
 from ._project import project_of_corpus as project_of_corpus

@@ -33,8 +33,7 @@ from mlgo_gym.cc._build_commands import CMAKE_CACHE
 from mlgo_gym.cc._traces import Build, build_of, open_build
 from mlgo_gym.corpus import Corpus
 
-DATABASE: Final = "compile_commands.json"
-
+_DATABASE: Final = "compile_commands.json"
 _CORPUS: Final = "corpus"
 _FILE: Final = "project.json"
 _MAX_BYTES: Final = 1 << 26
@@ -133,10 +132,19 @@ def project_of_corpus(folder: Path) -> Project:
     return Project(corpus, {folder.absolute().name: corpus.names}, objects=objects)
 
 
-def find_database(build: Path) -> Path | None:
-    """The ``compile_commands.json`` of a build, if it has one."""
-    path = build / DATABASE if build.is_dir() else build
-    return path if path.exists() or not build.is_dir() else None
+def database_of(build: Path) -> Path:
+    """The ``compile_commands.json`` of a build.
+
+    Raises:
+        OptionsError: it has none.
+    """
+    database = _find_database(build)
+    if database is None:
+        command = _cmake(build) or "bear -- make clean all"
+        raise OptionsError(
+            f"build {str(build)!r}: expected {_DATABASE} there, found none; {command!r} brings it"
+        )
+    return database
 
 
 def known_build(build: Path, corpus: Corpus) -> Build:
@@ -145,10 +153,13 @@ def known_build(build: Path, corpus: Corpus) -> Build:
     Raises:
         OptionsError: it has no ``compile_commands.json``.
     """
-    database = find_database(build)
-    if database is None:
-        raise OptionsError(_no_bitcode(build))
-    return build_of(database, corpus)
+    return build_of(database_of(build), corpus)
+
+
+def _find_database(build: Path) -> Path | None:
+    """The ``compile_commands.json`` of a build, if it has one."""
+    path = build / _DATABASE if build.is_dir() else build
+    return path if path.exists() or not build.is_dir() else None
 
 
 def _known(path: Path, asked: str) -> dict[str, Any] | None:
@@ -173,7 +184,7 @@ def _taken(
     build: Path, corpus: Path, jobs: int, timeout_s: float
 ) -> tuple[dict[Path, str], list[str]]:
     """Put the modules of a build into a corpus: their names by their objects, and what failed."""
-    if database := find_database(build):
+    if database := _find_database(build):
         with open_build(database, jobs, timeout_s) as opened:
             with staged_folder(corpus) as staged:
                 shutil.copytree(opened.corpus.folder, staged, dirs_exist_ok=True)
@@ -201,14 +212,18 @@ def _normal(places: Mapping[Path, str], known: Iterable[str]) -> dict[Path, str]
 
 def _no_bitcode(build: Path) -> str:
     flags = "-Xclang -fembed-bitcode=all"
-    if (build / CMAKE_CACHE).exists():
-        command = f"cmake -DCMAKE_EXPORT_COMPILE_COMMANDS=ON {shlex.quote(str(build))}"
-    else:
-        command = f"make clean all CC='clang {flags}' CXX='clang++ {flags}'"
+    command = _cmake(build) or f"make clean all CC='clang {flags}' CXX='clang++ {flags}'"
     return (
-        f"build {str(build)!r}: expected {DATABASE} or objects with bitcode, found neither; "
+        f"build {str(build)!r}: expected {_DATABASE} or objects with bitcode, found neither; "
         f'"{command}" brings it'
     )
+
+
+def _cmake(build: Path) -> str | None:
+    """The command by which CMake lists its commands, where it has made the folder."""
+    if not (build / CMAKE_CACHE).exists():
+        return None
+    return f"cmake -DCMAKE_EXPORT_COMPILE_COMMANDS=ON {shlex.quote(str(build))}"
 
 
 def _targets(

@@ -59,12 +59,10 @@ def _run(options: argparse.Namespace, output: Output) -> int:
             f"search: expected --build with a reward that runs no programs, found "
             f"{options.reward!r}: a build has no workloads"
         )
-    from mlgo_gym.cc._project import DATABASE, find_database
+    from mlgo_gym.cc._project import database_of
     from mlgo_gym.cc._traces import open_build, unrepeatable, write_answers
 
-    database = find_database(options.build)
-    if database is None:
-        raise OptionsError(f"build {str(options.build)!r}: expected {DATABASE} there, found none")
+    database = database_of(options.build)
     with open_build(database, options.jobs, options.timeout) as build:
         left = unrepeatable(build, build.corpus, options.jobs, options.timeout)
         if len(left) == len(build.corpus):

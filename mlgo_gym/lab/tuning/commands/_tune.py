@@ -192,7 +192,7 @@ def _localized(options: argparse.Namespace, project: Project) -> tuple[Path, Cor
 
 def _check_database(options: argparse.Namespace) -> None:
     """See that a search or links have the commands of a build."""
-    from mlgo_gym.cc import DATABASE, find_database
+    from mlgo_gym.cc import database_of
 
     if options.search and not options.search < options.budget:
         raise OptionsError(
@@ -205,12 +205,13 @@ def _check_database(options: argparse.Namespace) -> None:
             "keep LLVM's own answers"
         )
     asked = "--search" if options.search else "--verify" if options.verify else ""
-    if asked and (options.build is None or find_database(options.build) is None):
-        what = "its objects alone" if options.build else "a corpus"
+    if asked and options.build is None:
         raise OptionsError(
-            f"tune: expected {asked} with --build and its {DATABASE}, by whose commands sources "
-            f"are compiled again, found {what}"
+            f"tune: expected {asked} with --build, by whose commands sources are compiled again, "
+            "found a corpus"
         )
+    if asked:
+        database_of(options.build)
 
 
 def _searched(
