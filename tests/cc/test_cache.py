@@ -302,17 +302,25 @@ def test_a_model_that_changes_while_it_is_compiled(
 
 
 @pytest.mark.e2e
-@pytest.mark.e2e
-def test_an_installation_over_the_same_version(
-    driver: Driver, work: Path, never: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The driver sees that its sources are others now; all that was made of them is made anew."""
+def of_an_installation(
+    driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Driver, Path]:
+    """A driver that was made of another folder's sources, and that folder."""
     new = elsewhere(driver, tmp_path / "cache")
     older = shutil.copytree(_prepare.NATIVE, tmp_path / "native")
     os.utime(older, (1, 1))
     monkeypatch.setattr(_prepare, "NATIVE", older)
     (tmp_path / "cache").mkdir(mode=0o700)
     _prepare.build_driver(folder_of(new))
+    return new, older
+
+
+@pytest.mark.e2e
+def test_an_installation_over_the_same_version(
+    driver: Driver, work: Path, never: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver sees that its sources are others now; all that was made of them is made anew."""
+    new, older = of_an_installation(driver, tmp_path, monkeypatch)
     assert compile_file(new, work, NEVER) == (never, b"")
 
     def made() -> dict[str, int]:
@@ -337,12 +345,7 @@ def test_an_installation_over_the_same_version(
 def test_many_compilations_right_after_an_installation(
     driver: Driver, work: Path, never: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    new = elsewhere(driver, tmp_path / "cache")
-    older = shutil.copytree(_prepare.NATIVE, tmp_path / "native")
-    os.utime(older, (1, 1))
-    monkeypatch.setattr(_prepare, "NATIVE", older)
-    (tmp_path / "cache").mkdir(mode=0o700)
-    _prepare.build_driver(folder_of(new))
+    new, older = of_an_installation(driver, tmp_path, monkeypatch)
     os.utime(older, (2, 2))
 
     def compile_as(name: str) -> tuple[int, bytes]:
