@@ -25,10 +25,10 @@ _LINKED: Final = (
 
 
 def parts_grid(found: Tuned) -> Grid:
-    """Linked text of what is held out, what was trained on and all, with intervals."""
+    """Linked text of what is held out, what training has seen and all, with intervals."""
     parts = {
         "held out": found.part(is_held_out=True),
-        "trained on": found.part(is_held_out=False),
+        "seen": found.part(is_held_out=False),
         "all": found.scored(),
     }
     rows = [_part(name, scored) for name, scored in parts.items() if scored.modules]
@@ -95,7 +95,7 @@ def modules_grid(found: Tuned) -> Grid:
     for each in found.built():
         code = {name: code.text_bytes for name, code in each.code.items()}
         key = ModuleKey(each.package, each.module)
-        part = "held out" if key in found.held_out else "trained on"
+        part = "held out" if key in found.held_out else "seen"
         part += ", searched" if key in found.searched else ""
         rows.append([str(key).lstrip("/"), part, *_sizes(code, found)])
     headings = ("module: text", "part", *found.columns)
