@@ -270,7 +270,7 @@ def test_broken_archives(
     report = extract_corpus(list_folder(build(x_a=content)), tmp_path / "corpus")
     assert only(report) == (FAILED, reason)
     assert report.outcomes[0].input == label
-    assert {path.name for path in tmp_path.iterdir()} == {"build", "corpus"}
+    assert {path.name for path in tmp_path.iterdir()} == {"build"}
 
 
 def test_members_of_one_name(build: Build, compiled: dict[str, bytes], tmp_path: Path) -> None:
