@@ -54,6 +54,7 @@ ZSTD = DebianSource(
 _BESIDE = ("CMakeFiles/", "meson-private/", "/tests/", "/obj/conf/")
 # zstd's folders have the compiler's name in theirs.
 _CONFIGURATION = re.compile(r"/conf_[0-9a-f]+/")
+NOTHING: Mapping[str, str] = {}
 # How LLVM is answered: in clang's process, or by another one.
 FIFOS = {"MLGO_IN_PROCESS": "0"}
 WAYS: Mapping[str, Mapping[str, str]] = {"in-process": {}, "FIFOs": FIFOS}
@@ -159,7 +160,9 @@ def compilers(*, driver: bool) -> dict[str, str]:
 def environment(settings: Mapping[str, str]) -> dict[str, str]:
     """This process's, with the settings, and this Python first, which the scripts need once."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "MLGO_CLANG": CLANG, "MLGO_STRICT": "1", **settings}
+    # Projects that find ccache by themselves would be given objects of other settings.
+    own = {"PATH": path, "MLGO_CLANG": CLANG, "MLGO_STRICT": "1", "CCACHE_DISABLE": "1"}
+    return {**os.environ, **own, **settings}
 
 
 def build(
@@ -184,11 +187,26 @@ def _run(
 ) -> None:
     names = compilers(driver=driver)
     filled = [word.format(**names) if "{C" in word else word for word in command]
+    call(*filled, folder=folder, settings=settings)
+
+
+def call(
+    *command: object, folder: Path | None = None, settings: Mapping[str, str] = NOTHING
+) -> str:
+    """Run a command of a build; what it printed.
+
+    Raises:
+        RuntimeError: it fails; with the end of what it said.
+    """
+    words = [str(word) for word in command]
     done = subprocess.run(
-        filled, cwd=folder, env=environment(settings), capture_output=True, text=True, check=False
-    )
+        words, cwd=folder, env=environment(settings), capture_output=True, text=True,
+        errors="replace", check=False,
+    )  # fmt: skip
     if done.returncode:
-        raise RuntimeError(f"{filled} in {folder}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+        said = f"{done.stdout[-3000:]}{done.stderr[-3000:]}"
+        raise RuntimeError(f"{words[:8]} in {folder or Path.cwd()}: {said}")
+    return done.stdout
 
 
 def binaries(folder: Path) -> dict[str, BinaryFile]:

@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.debian_source import DebianSource, fetch_tree
-from benchmarks.driver_builds import ROOT, compilers, environment
+from benchmarks.driver_builds import NOTHING, ROOT, call, compilers, environment
 from corpus_tools.archive import unpack_sdist
 from mlgo_gym.cc._builds import read_build
 from mlgo_gym.evaluation._summary import draw, interval
@@ -50,7 +50,6 @@ class Project:
         targets: what is built beside the default.
         alone: further options of CMake by which the tests are not built; what is tuned is.
         without: a file and a line in it that clang 22 does not take and no test needs.
-        needs: packages of Debian.
     """
 
     source: DebianSource
@@ -60,11 +59,6 @@ class Project:
     targets: tuple[str, ...] = ()
     alone: tuple[str, ...] = ()
     without: tuple[str, str] | None = None
-    needs: tuple[str, ...] = ()
-
-
-def debian(package: str, file: str, sha256: str) -> DebianSource:
-    return DebianSource(package, file, sha256)
 
 
 WITHOUT_OF_POCO = (
@@ -76,7 +70,7 @@ WITHOUT_OF_POCO = (
 
 PROJECTS: Mapping[str, Project] = {
     "jsoncpp": Project(
-        debian(
+        DebianSource(
             "libjsoncpp=1.9.5-4",
             "libjsoncpp_1.9.5.orig.tar.gz",
             "f409856e5920c18d0c2fb85276e24ee607d2a09b5e7d5f0a371368903c275da2",
@@ -85,7 +79,7 @@ PROJECTS: Mapping[str, Project] = {
         ("*/libjsoncpp.so.*",),
     ),
     "capnproto": Project(
-        debian(
+        DebianSource(
             "capnproto=0.9.2-2",
             "capnproto_0.9.2.orig.tar.gz",
             "4031e9c9158fce1979baf3c5234315c1be74b273c0be9f6c4aaf4d0dfda52542",
@@ -97,7 +91,7 @@ PROJECTS: Mapping[str, Project] = {
         alone=("-DBUILD_TESTING=OFF",),
     ),
     "catch2": Project(
-        debian(
+        DebianSource(
             "catch2=2.13.10-1",
             "catch2_2.13.10.orig.tar.gz",
             "2f4fe284449cf17394350e027ae21958973a61b9161197d416e2dfca16167686",
@@ -106,7 +100,7 @@ PROJECTS: Mapping[str, Project] = {
         ("projects/SelfTest",),
     ),
     "cppcheck": Project(
-        debian(
+        DebianSource(
             "cppcheck=2.10-2",
             "cppcheck_2.10.orig.tar.gz",
             "785dcbf711048dfe43ae920b6eff2eeebb4a096e88188a40e173ca4c030f57c3",
@@ -116,7 +110,7 @@ PROJECTS: Mapping[str, Project] = {
         alone=("-DBUILD_TESTS=OFF",),
     ),
     "doctest": Project(
-        debian(
+        DebianSource(
             "doctest=2.4.9~ds-1",
             "doctest_2.4.9~ds.orig.tar.xz",
             "7cc78169975bea36e70ab9d67e7de9b03d89b38653499ad03243e3944429b1ab",
@@ -125,7 +119,7 @@ PROJECTS: Mapping[str, Project] = {
         ("*",),
     ),
     "flatbuffers": Project(
-        debian(
+        DebianSource(
             "flatbuffers=2.0.8+dfsg1-2",
             "flatbuffers_2.0.8+dfsg1.orig.tar.xz",
             "424b8c76568e718a1a05c3fbc6b2070c83b5e55d9b48568fa4f744e9bcd1163a",
@@ -136,7 +130,7 @@ PROJECTS: Mapping[str, Project] = {
         alone=("-DFLATBUFFERS_BUILD_TESTS=OFF",),
     ),
     "double-conversion": Project(
-        debian(
+        DebianSource(
             "double-conversion=3.2.1-1",
             "double-conversion_3.2.1.orig.tar.gz",
             "e40d236343cad807e83d192265f139481c51fc83a1c49e406ac6ce0a0ba7cd35",
@@ -145,7 +139,7 @@ PROJECTS: Mapping[str, Project] = {
         ("*.so.*",),
     ),
     "googletest": Project(
-        debian(
+        DebianSource(
             "googletest=1.12.1-0.2",
             "googletest_1.12.1.orig.tar.gz",
             "81964fe578e9bd7c94dfdb09c8e4d6e6759e19967e397dbea48d1c10e45d0df2",
@@ -154,7 +148,7 @@ PROJECTS: Mapping[str, Project] = {
         ("lib/*.so.*",),
     ),
     "imath": Project(
-        debian(
+        DebianSource(
             "imath=3.1.6-1",
             "imath_3.1.6.orig.tar.gz",
             "ea5592230f5ab917bea3ceab266cf38eb4aa4a523078d46eac0f5a89c52304db",
@@ -163,7 +157,7 @@ PROJECTS: Mapping[str, Project] = {
         ("*.so.*",),
     ),
     "log4cplus": Project(
-        debian(
+        DebianSource(
             "log4cplus=2.0.8-1",
             "log4cplus_2.0.8.orig.tar.xz",
             "f5949e713cf8635fc554384ab99b04716e3430f28eed6dd7d71ad03d959b91a0",
@@ -173,7 +167,7 @@ PROJECTS: Mapping[str, Project] = {
         alone=("-DLOG4CPLUS_BUILD_TESTING=OFF",),
     ),
     "ninja": Project(
-        debian(
+        DebianSource(
             "ninja-build=1.11.1-2~deb12u1",
             "ninja-build_1.11.1.orig.tar.gz",
             "31747ae633213f1eda3842686f83c2aa1412e0f5691d1c14dbbcc67fe7400cea",
@@ -183,7 +177,7 @@ PROJECTS: Mapping[str, Project] = {
         alone=("-DBUILD_TESTING=OFF",),
     ),
     "poco": Project(
-        debian(
+        DebianSource(
             "poco=1.11.0-3+deb12u1",
             "poco_1.11.0.orig.tar.bz2",
             "b08cf73926fa92a6c8f3c712e8fb217d5d0c2fa5248ec0281f251fe1e925d2f1",
@@ -196,7 +190,7 @@ PROJECTS: Mapping[str, Project] = {
         without=("Foundation/include/Poco/PriorityDelegate.h", "this->_pTarget "),
     ),
     "pugixml": Project(
-        debian(
+        DebianSource(
             "pugixml=1.13-0.2",
             "pugixml_1.13.orig.tar.gz",
             "5c5ad5d7caeb791420408042a7d88c2c6180781bf218feca259fd9d840a888e1",
@@ -204,19 +198,18 @@ PROJECTS: Mapping[str, Project] = {
         ("-DPUGIXML_BUILD_TESTS=ON",),
         ("*.so.*",),
     ),
-    "taglib": Project(
-        debian(
+    "taglib": Project(  # needs libcppunit-dev and zlib1g-dev
+        DebianSource(
             "taglib=1.13-2+deb12u1",
             "taglib_1.13.orig.tar.gz",
             "58f08b4db3dc31ed152c04896ee9172d22052bc7ef12888028c01d8b1d60ade0",
         ),
         ("-DBUILD_TESTING=ON",),
         ("taglib/*.so.*",),
-        needs=("libcppunit-dev", "zlib1g-dev"),
         alone=("-DBUILD_TESTING=OFF",),
     ),
     "xerces-c": Project(
-        debian(
+        DebianSource(
             "xerces-c=3.2.4+debian-1",
             "xerces-c_3.2.4+debian.orig.tar.xz",
             "cf5b5d5fda86061a49bd5f58ef778aa9d7caba30c6b152a5d57c5ff545f50f2c",
@@ -227,19 +220,13 @@ PROJECTS: Mapping[str, Project] = {
 }
 
 PLAIN, SMALLER, TUNED = "plain", "smaller", "tuned"
+BOTH = {"MLGO_PROJECT": "{project}", "MLGO_INLINING_MODEL": MODEL}
 # What each way adds to the flags of the compiler, and to its environment (None: clang itself).
 WAYS: Mapping[str, tuple[str, Mapping[str, str] | None]] = {
     PLAIN: ("", None),
     "local": ("", {"MLGO_PROJECT": "{project}"}),
-    "both": ("", {"MLGO_PROJECT": "{project}", "MLGO_INLINING_MODEL": MODEL}),
-    SMALLER: (
-        "",
-        {
-            "MLGO_PROJECT": "{project}",
-            "MLGO_INLINING_MODEL": MODEL,
-            "MLGO_KEEP_SMALLER": "1",
-        },
-    ),
+    "both": ("", BOTH),
+    SMALLER: ("", BOTH | {"MLGO_KEEP_SMALLER": "1"}),
     TUNED: (
         "",
         {
@@ -251,9 +238,8 @@ WAYS: Mapping[str, tuple[str, Mapping[str, str] | None]] = {
     ),
     "thin": ("-flto=thin", None),
     "full": ("-flto=full", None),
-    "thin, both": ("-flto=thin", {"MLGO_PROJECT": "{project}", "MLGO_INLINING_MODEL": MODEL}),
+    "thin, both": ("-flto=thin", BOTH),
 }
-NOTHING: Mapping[str, str] = {}
 LINK_TIME = tuple(way for way, (flags, _) in WAYS.items() if flags)
 
 
@@ -389,24 +375,6 @@ def _tested(project: Project, source: Path, build: Path) -> tuple[bool, str]:
     verdict = "its test fails" if done.returncode else "its test passes"
     said = f"{counts[-1][0]} of {counts[-1][1]} tests fail" if counts else verdict
     return done.returncode == 0, f"{said} {failed[:8] or ''}"
-
-
-def call(*command: object, settings: Mapping[str, str] = NOTHING) -> str:
-    """Run a command of a build; what it printed.
-
-    Raises:
-        RuntimeError: it fails; with the end of what it said.
-    """
-    words = [str(word) for word in command]
-    # Projects that find ccache by themselves would be given objects of another way.
-    variables = environment({"CCACHE_DISABLE": "1", **settings})
-    done = subprocess.run(
-        words, env=variables, capture_output=True, text=True, errors="replace",
-        check=False,
-    )  # fmt: skip
-    if done.returncode:
-        raise RuntimeError(f"{words[:4]}: {done.stdout[-3000:]}{done.stderr[-3000:]}")
-    return done.stdout
 
 
 def main(arguments: list[str] | None = None) -> int:

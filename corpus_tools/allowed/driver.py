@@ -109,6 +109,8 @@ _UNSAID: Final = frozenset(
     }
 )
 """Options about files besides the object, and about messages."""
+_LEFT_UNSAID: Final = _UNSAID | _OF_LINKS
+_SAFE: Final = (_GIVEN | _SOURCES | _WITH_CHOICES.keys()) - _PASSED_ON
 _XCLANG: Final = "-Xclang VALUE"
 _OF_FRONT_END: Final = frozenset({"-include-pch", "-include"})
 """Behind ``-Xclang``, and their values too: what CMake has for a precompiled header."""
@@ -172,7 +174,7 @@ def allowed_of_build(arguments: Sequence[str]) -> list[str]:
         raise ExtractionError("refused to compile: expected '-c', found none")
     for each in _with_values(_OPTIONS.read(arguments)):
         is_input = each.spelling is None and _SOURCE.fullmatch(each.value)
-        if each.spelling in _UNSAID | _OF_LINKS or _WITHOUT_EFFECT.fullmatch("".join(each.words)):
+        if each.spelling in _LEFT_UNSAID or _WITHOUT_EFFECT.fullmatch("".join(each.words)):
             continue
         if not (is_input or _is_safe(each)) or any(word[:1] == "@" for word in each.words):
             raise ExtractionError(
@@ -206,12 +208,11 @@ def _is_safe(argument: Argument) -> bool:
     if argument.spelling in {"-mllvm VALUE", "-mllvm=*"}:
         return refusal_of_llvm(argument.value) is None
     words = "".join(argument.words)
-    if argument.spelling in _SAFE_OF_FRONT_END or _DEFINES.fullmatch(words):
-        return True
-    if _IMPORTS.fullmatch(words):
-        return True
-    is_known = argument.spelling in (_GIVEN | _SOURCES | set(_WITH_CHOICES)) - _PASSED_ON
-    return is_known and _fits(argument)
+    return (
+        bool(_DEFINES.fullmatch(words) or _IMPORTS.fullmatch(words))
+        or argument.spelling in _SAFE_OF_FRONT_END
+        or (argument.spelling in _SAFE and _fits(argument))
+    )
 
 
 def _fits(argument: Argument) -> bool:

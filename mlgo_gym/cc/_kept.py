@@ -54,16 +54,21 @@ def keep(path: Path, data: bytes, *, is_program: bool = False) -> None:
 
 def is_kept(path: Path, *, is_program: bool = False) -> bool:
     """Whether a file is whole and nobody else's."""
+    return read_kept(path, is_program=is_program) is not None
+
+
+def read_kept(path: Path, *, is_program: bool = False) -> bytes | None:
+    """The content of a file that is whole and nobody else's."""
     try:
         about = path.lstat()
         if not (stat.S_ISREG(about.st_mode) and is_ours(about)):
-            return False
+            return None
         data = read_bounded(path, MAX_KEPT_BYTES)
     except OSError:
-        return False
+        return None
     is_ready = not is_program or (about.st_mtime_ns == 0 and os.access(path, os.X_OK))
     content, end = data[:-_CHECKSUM_DIGITS], data[-_CHECKSUM_DIGITS:]
-    return is_ready and end == checksum(path.name, content)
+    return content if is_ready and end == checksum(path.name, content) else None
 
 
 def checksum(name: str, data: bytes) -> bytes:

@@ -46,11 +46,11 @@ from mlgo_gym.base import (
 )
 from mlgo_gym.cc._c_compiler import c_compilers, compile_c
 from mlgo_gym.cc._kept import (
-    MAX_KEPT_BYTES,
     copy_model,
     is_kept,
     keep,
     named_file,
+    read_kept,
 )
 from mlgo_gym.llvm import FEATURES as HOTNESS
 from mlgo_gym.llvm import GROUPS, LLVM_MAJOR, SYMBOLS, code, groups_of
@@ -149,7 +149,7 @@ def build_driver(folder: Path) -> None:
 def _forget_others(folder: Path) -> None:
     """Remove what an installation of the same version before this one has left there."""
     stamp, text = folder / "kept" / _STAMP, f"{_time_s()}\n".encode()
-    if is_kept(stamp) and read_bounded(stamp, MAX_KEPT_BYTES).startswith(text):
+    if read_kept(stamp) == text:
         return
     for name in _FOLDERS:
         for each in (folder / name).iterdir():

@@ -349,6 +349,8 @@ int fall_back(const struct settings *settings, const struct clang *clang,
 /* Ends as clang ended: by the same signal, without a core of our own, or with the same status. */
 int end_as(int status);
 void say(const char *kind, const char *text, const char *rest);
+/* A warning, with what comes of it; an error where the user is strict, and then false. */
+bool complain(const struct settings *settings, const char *text, const char *rest);
 
 /* streams.c */
 int memory_file(void);

@@ -29,6 +29,11 @@ void say(const char *kind, const char *text, const char *rest) {
   fprintf(stderr, "%s: %s: %s\n", program, kind, shown);
 }
 
+bool complain(const struct settings *settings, const char *text, const char *rest) {
+  say(settings->is_strict ? "error" : "warning", text, settings->is_strict ? "" : rest);
+  return !settings->is_strict;
+}
+
 int become_clang(const struct settings *settings, const struct clang *clang) {
   struct message message;
   execv(clang->path, plain_arguments(settings, clang));
@@ -180,11 +185,8 @@ int main(int argc, char **argv) {
   }
   if (plan.action == PASS_ON || !(has_model || has_project || settings.traces))
     return become_clang(&settings, &clang);
-  if (!check_ccache(&message)) {
-    say(settings.is_strict ? "error" : "warning", message.text, "");
-    if (settings.is_strict)
-      return 1;
-  }
+  if (!check_ccache(&message) && !complain(&settings, message.text, ""))
+    return 1;
   if (!check_cache(&message) || !check_clang(&clang, &message))
     return fall_back(&settings, &clang, &message);
   if (has_project && !open_project(&settings, &clang, &plan, &message))

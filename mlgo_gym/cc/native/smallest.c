@@ -169,11 +169,10 @@ void remove_written(const char *path, const struct stat *before) {
 
 int stay_plain(const struct settings *settings, const struct plan *plan, const struct stat *before,
                const struct message *message) {
-  say(settings->is_strict ? "error" : "warning", message->text,
-      settings->is_strict ? "" : "; compiled by plain clang");
-  if (settings->is_strict)
+  bool goes_on = complain(settings, message->text, "; compiled by plain clang");
+  if (!goes_on)
     remove_written(plan->object, before);
-  return settings->is_strict;
+  return !goes_on;
 }
 
 /* Puts what was kept in an object's place, whole or not at all. */

@@ -34,10 +34,9 @@ struct trials {
 };
 
 static void leave_out(const struct trials *trials, size_t index, const char *reason) {
-  bool is_strict = trials->settings->is_strict;
-  say(is_strict ? "error" : "warning", reason, is_strict ? "" : "; not compared");
+  bool goes_on = complain(trials->settings, reason, "; not compared");
   trials->all[index].is_out = true;
-  if (!is_strict)
+  if (goes_on)
     return;
   remove_written(trials->plan->object, &trials->before);
   exit(1);
