@@ -228,6 +228,7 @@ class LinkedTextGc(Measure):
 
     Args:
         package: the objects of the package by module, in the linker's order.
+        exports: patterns of the symbols that are exported, as in `linked_sizes`.
 
     Raises:
         ModuleError: an object is not ELF.
@@ -243,7 +244,8 @@ class LinkedTextGc(Measure):
     meaning: ClassVar[str] = "bytes of code that a linker keeps of the module after --gc-sections"
     folds: ClassVar[bool] = False
 
-    def __init__(self, package: Mapping[str, bytes]) -> None:
+    def __init__(self, package: Mapping[str, bytes], exports: Sequence[str] = ("*",)) -> None:
+        self._exports: Final = tuple(exports)
         self._package: Final = {name: _read(name, data) for name, data in package.items()}
         self._places: Final = {name: place for place, name in enumerate(package)}
         self._digest: Final = hashlib.sha256(b"".join(package.values())).hexdigest()
@@ -258,11 +260,12 @@ class LinkedTextGc(Measure):
             work = partial(_object_of, setting)
             done = each(setting.corpus, work, compiler, jobs=setting.jobs, in_order=True)
             setting.shared[_OBJECTS] = {one.item: one.value for one in done if not one.error}
-        return cls(setting.shared[_OBJECTS])
+        return cls(setting.shared[_OBJECTS], setting.exports)
 
     def context(self) -> dict[str, str]:
-        """The hash of the package's objects."""
-        return {"objects_sha256": self._digest}
+        """The hash of the package's objects, and what a program exports."""
+        exports = {} if self._exports == ("*",) else {"exports": " ".join(self._exports)}
+        return {"objects_sha256": self._digest, **exports}
 
     def score(self, result: Result) -> float:
         """The bytes that are kept of the module, and what it makes the others keep.
@@ -287,7 +290,7 @@ class LinkedTextGc(Measure):
         return max(0.0, float(self._shares[place] + change - self._shares.sum()))
 
     def _linked(self, package: Mapping[str, ElfObject]) -> NDArray[Any]:
-        return Link(list(package.values())).shares(folded=self.folds)
+        return Link(list(package.values()), self._exports).shares(folded=self.folds)
 
 
 class LinkedTextIcf(LinkedTextGc):

@@ -141,6 +141,7 @@ class MeasureSetting:
         opt_level: clang's level to compile at; ``None`` takes each module's own.
         jobs: how many modules are compiled at once.
         timeout_s: how long LLVM may take for one module, in seconds.
+        exports: patterns of the symbols that the linked package exports (`linked_sizes`).
         shared: what the measures of one reward have in common, by anything they agree on.
 
     >>> from mlgo_gym import SAMPLE_CORPUS, Corpus
@@ -153,6 +154,7 @@ class MeasureSetting:
     opt_level: str | None = None
     jobs: Jobs = 1
     timeout_s: float = DEFAULT_TIMEOUT_S
+    exports: tuple[str, ...] = ("*",)
     shared: dict[Any, Any] = field(default_factory=dict)
 
 

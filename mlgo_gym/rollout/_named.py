@@ -109,6 +109,7 @@ def measure_named(
     opt_level: str | None = None,
     jobs: Jobs = 1,
     timeout_s: float = DEFAULT_TIMEOUT_S,
+    exports: tuple[str, ...] = ("*",),
 ) -> Measure:
     """The measure of a reward's name, or a mix such as ``text:0.5,instructions:0.5``.
 
@@ -120,6 +121,8 @@ def measure_named(
         opt_level: clang's level to compile at; ``None`` takes each module's own.
         jobs: how many modules are compiled at once.
         timeout_s: how long LLVM may take for one module, in seconds.
+        exports: patterns of the symbols that the linked package exports: all that can be, as a
+            shared library does, or ``("main",)`` for a program.
 
     Raises:
         OptionsError: it is no such thing.
@@ -130,7 +133,7 @@ def measure_named(
     >>> measure_named("text", Corpus.load(SAMPLE_CORPUS)).key
     'text_size_bytes'
     """
-    setting = MeasureSetting(corpus, policy, opt_level, jobs, timeout_s)
+    setting = MeasureSetting(corpus, policy, opt_level, jobs, timeout_s, exports)
     weights = _weights(text)
     made = {kind.prepare(setting): weights[name] for name, kind in _kinds(weights).items()}
     return Mix(made) if len(made) > 1 else next(iter(made))

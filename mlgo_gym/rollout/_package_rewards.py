@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from mlgo_gym.base import ModuleError, UsageError, WorkloadError
+from mlgo_gym.base import ModuleError, OptionsError, UsageError, WorkloadError
 from mlgo_gym.corpus import ModuleKey, Packages
 from mlgo_gym.llvm import Jobs
 from mlgo_gym.problems import InliningForSize, PolicyLike
@@ -36,8 +36,8 @@ class Rewards(AbstractContextManager["Rewards"]):
     """The reward of each package, made when it is first asked for; workers in threads share it.
 
     Args:
-        name: the reward.
-        packages: whose workloads run.
+        reward: its name, or the measure itself, which somebody else closes.
+        packages: whose workloads run; of a measure, the one that it was made for.
         opt_level: clang's level to compile at; ``None`` takes each module's own.
         timeout_s: how long LLVM may take for one module, in seconds.
         policy: as `measure_named` has it.
@@ -48,12 +48,13 @@ class Rewards(AbstractContextManager["Rewards"]):
         packages: whose workloads run.
 
     Raises:
+        OptionsError: one measure is given for several packages.
         WorkloadError: programs are to run, and no package has workloads.
     """
 
     def __init__(
         self,
-        name: str,
+        reward: str | Measure,
         packages: Packages,
         opt_level: str | None,
         timeout_s: float,
@@ -61,12 +62,18 @@ class Rewards(AbstractContextManager["Rewards"]):
         policy: tuple[InliningForSize, PolicyLike] | None = None,
         jobs: Jobs = 1,
     ) -> None:
-        self.name: Final = name
+        self._given = given = reward if isinstance(reward, Measure) else None
+        self.name: Final = given.key if given else str(reward)
         self.packages: Final = packages
         self._corpora = {
             package: packages.corpora[keys[0]] for package, keys in packages.by_package.items()
         }
-        self._kinds = measure_kinds(name)
+        if given and len(self._corpora) > 1:
+            raise OptionsError(
+                f"reward: expected the name of a measure, of which each of {len(self._corpora)} "
+                f"packages has its own, found the measure {given.key!r}"
+            )
+        self._kinds = (type(given),) if given else measure_kinds(self.name)
         for kind in self._kinds:
             kind.check(self._corpora)
         self._opt_level = opt_level
@@ -75,6 +82,8 @@ class Rewards(AbstractContextManager["Rewards"]):
         self._jobs = jobs
         self._alone = threading.Lock()
         self._made: dict[str, Reward] = {}
+        if given:
+            self._made = {package: Reward(given, given.context()) for package in self._corpora}
         self._stack = ExitStack()
 
     def close(self) -> None:
@@ -95,7 +104,7 @@ class Rewards(AbstractContextManager["Rewards"]):
                 f"reward {self.name!r}: expected workers on this machine, where its programs run, "
                 "found a cluster"
             )
-        how = (self.name, self.packages, self._opt_level, self._timeout_s)
+        how = (self._given or self.name, self.packages, self._opt_level, self._timeout_s)
         return partial(Rewards, policy=self._policy), how
 
     def of(self, key: ModuleKey) -> Reward:

@@ -46,7 +46,7 @@ from mlgo_gym.llvm import (
     settings_of_code,
 )
 from mlgo_gym.problems import InliningForSize, PolicyLike, as_policy
-from mlgo_gym.rollout import Rewards, Trace, of_module, trace_path
+from mlgo_gym.rollout import Measure, Rewards, Trace, of_module, trace_path
 from mlgo_gym.search._choices import Choice
 from mlgo_gym.search._goal import Found, SearchSetting
 from mlgo_gym.search._oracle import Oracle
@@ -91,7 +91,7 @@ def search_corpus(
     setting: SearchSetting,
     *,
     policy: PolicyLike | None = None,
-    reward: str | None = None,
+    reward: str | Measure | None = None,
     opt_level: str | None = None,
     jobs: Jobs = 1,
     timeout_s: float = DEFAULT_TIMEOUT_S,
@@ -106,7 +106,8 @@ def search_corpus(
         setting: how long each module is searched in all, and in which order.
         policy: one more to start from, and for ``linked`` that of the package's other modules.
         reward: what is to be less, such as ``instructions`` or ``text:0.5,cost:0.5``, as
-            `rollout.measure_named` has it; ``None`` is the problem's own measure, the text.
+            `rollout.measure_named` has it; ``None`` is the problem's own measure, the text. A
+            measure itself is of one package.
         opt_level: clang's level to compile at; ``None`` takes each module's own.
         jobs: how many modules are searched at once.
         timeout_s: how long LLVM may take for one compilation, in seconds.
@@ -117,7 +118,8 @@ def search_corpus(
     Raises:
         CorpusError: a package is of the split ``final``.
         OptionsError: ``jobs`` is not above 0, there is no such level or reward, text is limited
-            without a reward besides it, or the folder cannot be written.
+            without a reward besides it, one measure is given for several packages, or the folder
+            cannot be written.
         WorkloadError: programs are to run, and no package has workloads.
 
     >>> import tempfile
@@ -135,7 +137,8 @@ def search_corpus(
     CompileOptions(opt_level)
     compiler = partial(Compiler, timeout_s=timeout_s)
     others = (problem, policy) if policy else None
-    made = name and Rewards(name, packages, opt_level, timeout_s, policy=others, jobs=jobs)
+    wanted = reward if isinstance(reward, Measure) else name
+    made = wanted and Rewards(wanted, packages, opt_level, timeout_s, policy=others, jobs=jobs)
     with _folder(output) as folder, ExitStack() as stack:
         how = (problem, setting, opt_level, name, stack.enter_context(made) if made else None)
         task = _Task(*how, policy, _Kept())

@@ -6,22 +6,26 @@ from typing import Final
 
 from mlgo_gym.base import OptionsError
 from mlgo_gym.problems import Problem
-from mlgo_gym.rollout import TextSize, measure_of, reward_name
+from mlgo_gym.rollout import Measure, TextSize, measure_of, reward_name
 
 TEXT: Final = "text"
 
 
-def reward_beside(problem: Problem, reward: str | None) -> str | None:
+def reward_beside(problem: Problem, reward: str | Measure | None) -> str | None:
     """A reward as all spellings of it have it; ``None`` where it is the problem's own measure.
 
     Raises:
         OptionsError: it is no reward.
     """
+    if isinstance(reward, Measure):
+        return reward.key
     name = None if reward is None else reward_name(reward)
     return None if name == TEXT and type(measure_of(problem)) is TextSize else name
 
 
-def check_most_text(most_text: float | None, name: str | None, reward: str | None) -> None:
+def check_most_text(
+    most_text: float | None, name: str | None, reward: str | Measure | None
+) -> None:
     """See that text is limited beside a reward alone, as `reward_beside` has named it.
 
     Raises:

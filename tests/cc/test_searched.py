@@ -9,7 +9,7 @@ from mlgo_gym.cc._traces import Build
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._packages import ModuleKey
 from mlgo_gym.errors import InputError
-from mlgo_gym.lab.tuning._searched import TuneSearch, modules_that_matter
+from mlgo_gym.lab.tuning._searched import TuneSearch, modules_that_matter, reward_of_build
 from mlgo_gym.lab.tuning._tuned import BUILT, TUNED, TuneChoice, Tuned
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.rollout._linked_text import Code
@@ -45,6 +45,12 @@ def test_no_module_that_is_complete(small: Corpus, tmp_path: Path) -> None:
     search = TuneSearch(InliningForSize(), None, budget_s=60.0, jobs=1, timeout_s=60.0)
     searched, answers = search.run(Build(small, {}, (), ("", "")), found, tmp_path)
     assert (searched.searched, answers) == ({}, {})
+
+
+def test_what_counts_is_what_a_linker_can_leave(small: Corpus) -> None:
+    assert reward_of_build(small) == "linked"
+    command = ("-cc1", "-triple", "x86_64-unknown-linux-gnu", "-Oz", "-ffunction-sections")
+    assert reward_of_build(Corpus(small.folder, tuple(small), command)) == "linked_text_icf"
 
 
 def test_what_was_searched_is_what_is_built() -> None:

@@ -283,6 +283,14 @@ def test_a_build_and_a_corpus(tmp_path: Path) -> None:
             "expected --search to be less than --budget (1800s), found 1800s",
         ),
         (
+            ("--reward", "linked", "--build", "build"),
+            "expected --reward with --search, which goes by it",
+        ),
+        (
+            ("--reward", "cost", "--search", "10s", "--build", "given"),
+            "expected a reward for which no program runs, as a build has none to run, found 'cost'",
+        ),
+        (
             ("--model", "a/model", "--model", "b/model"),
             "expected a model's name other than model, tuned, LLVM, found 'b/model'",
         ),
@@ -296,6 +304,8 @@ def test_what_cannot_be_searched_or_told_apart(
     options: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "build").mkdir()
+    (tmp_path / "given").mkdir()
+    (tmp_path / "given" / "compile_commands.json").write_text("[]")
     done = tune(*options, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: tune: {message}\n")
     assert not (tmp_path / "out").exists()

@@ -115,8 +115,11 @@ def test_what_is_folded_and_dropped(compiler: Compiler, tmp_path: Path) -> None:
     assert whole.text == whole.gc == whole.icf
 
 
-def test_scores_differ_as_the_package_does(small: Corpus, compiler: Compiler) -> None:
-    setting = MeasureSetting(small)
+@pytest.mark.parametrize("exports", [("*",), ("main",)])
+def test_scores_differ_as_the_package_does(
+    exports: tuple[str, ...], small: Corpus, compiler: Compiler
+) -> None:
+    setting = MeasureSetting(small, exports=exports)
     names = list(small)
     plain = objects_of(compiler, small, names, default)
     for measure in (LinkedTextGc.prepare(setting), LinkedTextIcf.prepare(setting)):
@@ -128,11 +131,12 @@ def test_scores_differ_as_the_package_does(small: Corpus, compiler: Compiler) ->
         other = objects_of(compiler, small, names[:1], never)
         key = "icf" if isinstance(measure, LinkedTextIcf) else "gc"
         before, after = (
-            getattr(linked_sizes([*first, *plain[1:]]), key) for first in (plain[:1], other)
+            getattr(linked_sizes([*first, *plain[1:]], exports=exports), key)
+            for first in (plain[:1], other)
         )
         change = measure.score(report.attempts[0].result) - measure.score(report.baseline)
         assert change == after - before
-        assert measure.score(report.baseline) > 0
+        assert (measure.score(report.baseline) > 0) == (exports == ("*",))  # it has no main
 
 
 def test_rewards_by_name(small: Corpus) -> None:

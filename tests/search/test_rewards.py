@@ -230,6 +230,23 @@ def test_a_reward_that_is_none(sample: Corpus, tmp_path: Path) -> None:
     )
 
 
+def test_a_measure_itself_is_of_one_package(sample: Corpus, tmp_path: Path) -> None:
+    corpus = sample.only(["digest.c", "scene.cpp"])
+    measure = measure_named("linked_text_icf", corpus, exports=("main",))
+    (found,) = search_corpus(
+        corpus.only(["digest.c"]), tmp_path, PROBLEM, SearchSetting(0.5), reward=measure
+    )
+    assert found.reward == "linked_text_icf_bytes"
+    assert found.default_score == 0  # nothing of it is kept, as no program has it
+    packages = {"a": corpus, "b": corpus}
+    with pytest.raises(OptionsError) as caught:
+        list(search_corpus(packages, tmp_path, PROBLEM, SearchSetting(0.5), reward=measure))
+    assert str(caught.value) == (
+        "reward: expected the name of a measure, of which each of 2 packages has its own, found "
+        "the measure 'linked_text_icf_bytes'"
+    )
+
+
 def test_what_is_linked_is_searched_with_sections(sample: Corpus, tmp_path: Path) -> None:
     """As the measure has it where a module is rolled out."""
     corpus = sample.only(["digest.c", "scene.cpp"])

@@ -13,9 +13,10 @@ from typing import Final
 from mlgo_gym.cc import Build, unrepeatable, write_answers
 from mlgo_gym.corpus import Corpus, ModuleKey, Packages
 from mlgo_gym.lab.tuning._tuned import Tuned
+from mlgo_gym.lab.tuning._verified import exports_of
 from mlgo_gym.llvm import Compiler, each, options_of
 from mlgo_gym.problems import InliningForSize
-from mlgo_gym.rollout import Code, Trace, replay, trace_path
+from mlgo_gym.rollout import Code, Trace, measure_named, replay, trace_path
 from mlgo_gym.runners import native_policy
 from mlgo_gym.search import ModuleSearch, SearchSetting, search_corpus
 
@@ -40,6 +41,8 @@ class TuneSearch:
         budget_s: how long that may take in all, in seconds.
         jobs: how many modules are searched at once.
         timeout_s: for LLVM's part of one compilation.
+        reward: what is to be less of each target, a name of `mlgo_gym.rollout.reward_names`;
+            ``None`` is what `reward_of_build` says.
         track: shows how far it is.
     """
 
@@ -48,6 +51,7 @@ class TuneSearch:
     budget_s: float
     jobs: int
     timeout_s: float
+    reward: str | None = None
     track: Track = lambda searches, _: searches
 
     def run(self, build: Build, found: Tuned, folder: Path) -> tuple[Tuned, dict[str, str | None]]:
@@ -78,15 +82,26 @@ class TuneSearch:
         with ExitStack() as stack:
             policy = native_policy(self.model, self.problem, stack) if self.model else None
             setting = SearchSetting(module_s, found.seed, most_text=1.0)
+            others = (self.problem, policy) if policy else None
+            reward = self.reward or reward_of_build(build.corpus)
             for target, keys in parts.items():
                 linked = build.corpus.only(key.name for key in found.targets[target])
+                measure = measure_named(
+                    reward,
+                    linked,
+                    others,
+                    jobs=self.jobs,
+                    timeout_s=self.timeout_s,
+                    exports=exports_of(target),
+                )
+                stack.callback(measure.close)
                 made = search_corpus(
                     Packages.of(linked).only(keys),
                     folder,
                     self.problem,
                     setting,
                     policy=policy,
-                    reward="linked",
+                    reward=measure,
                     jobs=self.jobs,
                     timeout_s=self.timeout_s,
                 )
@@ -117,6 +132,15 @@ def _replayed(corpus: Corpus, folder: Path, compiler: Compiler, name: str) -> Co
     module = corpus[name]
     trace = Trace.load(trace_path(folder, name))
     return Code.of(replay(compiler, trace, module, options_of(module)))
+
+
+def reward_of_build(corpus: Corpus) -> str:
+    """Return what a linker would be left with of a build's modules.
+
+    Functions in sections of their own are there to be dropped and folded.
+    """
+    has_sections = all(options_of(corpus[name]).function_sections for name in corpus)
+    return "linked_text_icf" if has_sections else "linked"
 
 
 def modules_that_matter(

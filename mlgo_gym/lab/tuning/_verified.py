@@ -92,15 +92,17 @@ def _linked(
             unknown[target] = f"cannot be compared: {missing[0]}: {reason}"
             continue
         try:
-            exports = ("*",) if _is_library(target) else ("main",)
-            sizes[target] = linked_sizes([objects[name] for name in names], exports=exports)
+            files = [objects[name] for name in names]
+            sizes[target] = linked_sizes(files, exports=exports_of(target))
         except ValueError as error:
             unknown[target] = f"cannot be compared: {error}"
     return sizes, unknown
 
 
-def _is_library(target: str) -> bool:
-    return not _LIBRARIES.isdisjoint(PurePath(target).suffixes)
+def exports_of(target: str) -> tuple[str, ...]:
+    """The patterns of what a linked file exports: ``main`` alone if it is a program."""
+    is_library = not _LIBRARIES.isdisjoint(PurePath(target).suffixes)
+    return ("*",) if is_library else ("main",)
 
 
 def _growth(before: LinkedSizes, after: LinkedSizes) -> str:

@@ -51,6 +51,9 @@ def add_options(add: shared.Options) -> None:
     what = "so much of the budget is for a search of the modules that matter, whose answers the "
     what += "build repeats; with a --build that has a compile_commands.json"
     add("--search", "TIME", what)
+    what = "what the search makes less of each target: linked, linked_text_gc or linked_text_icf "
+    what += "(default: linked_text_icf where all has -ffunction-sections, else linked)"
+    add("--reward", "REWARD", what)
     what = "write a project file of the build, and tune with it (default: yes)"
     add("--project", "", what, action=argparse.BooleanOptionalAction)
     what = "link each target plainly and as tuned, and keep LLVM's own answers for one that grows; "
@@ -69,6 +72,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cc import build_commands
 
     _check_database(options)
+    _check_reward(options)
     # Before minutes of work: what settings are read from, and where they lead to.
     place = options.output
     build_commands(options.build, place / "model", place / _TRACES, place / _PROJECT_FILE)
@@ -214,6 +218,21 @@ def _check_database(options: argparse.Namespace) -> None:
         database_of(options.build)
 
 
+def _check_reward(options: argparse.Namespace) -> None:
+    """See that a search can go by the reward."""
+    from mlgo_gym.rollout import runs_programs
+
+    if options.reward is None:
+        return
+    if not options.search:
+        raise OptionsError("tune: expected --reward with --search, which goes by it")
+    if runs_programs(options.reward):
+        raise OptionsError(
+            "tune: expected a reward for which no program runs, as a build has none to run, found "
+            f"{options.reward!r}"
+        )
+
+
 def _searched(
     options: argparse.Namespace, build: Build, found: Tuned, setting: TuneSetting, output: Output
 ) -> tuple[Tuned, list[str]]:
@@ -222,7 +241,7 @@ def _searched(
 
     model = _model(options, found)
     left_s = setting.budget_s - sum(found.spent_s.values())  # training may end early
-    how = (setting.problem, model, left_s, setting.jobs, setting.timeout_s)
+    how = (setting.problem, model, left_s, setting.jobs, setting.timeout_s, options.reward)
     search = TuneSearch(*how, lambda each, count: output.track(each, "searching", count))
     found, answers = search.run(build, found, options.output / _TRACES)
     return found, [f"{name}: {reason}" for name, reason in answers.items() if reason]
