@@ -7,11 +7,12 @@ nothing but what it is asked for here.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Final, NamedTuple
 
 from corpus_tools.allowed.driver import allowed_of_build
 from corpus_tools.cc1 import (
@@ -30,11 +31,19 @@ from corpus_tools.extraction.lto_command import own_part
 from corpus_tools.manifest import encode_command
 from corpus_tools.scratch import scratch_folder
 
-__all__ = ["BuildCommand", "list_commands"]
+__all__ = ["BuildCommand", "CompiledModule", "list_commands"]
 
 _TO_BITCODE: Final = ("-w", "-emit-llvm", "-Xclang", "-disable-llvm-passes")
 _OUR_OPTIONS: Final = "--mlgo-"
+_ESCAPED: Final = re.compile(r"\\([ #])|(\$)\$")
 _TAIL_LINES: Final = 20
+
+
+class CompiledModule(NamedTuple):
+    """A module, and the files that it was compiled from, relative to the command's folder."""
+
+    module: ExtractedModule
+    reads: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +101,7 @@ class BuildCommand:
 
     def compile(
         self, programs: tuple[str, str], folder: Path, deadline_s: float = DEADLINE_S
-    ) -> ExtractedModule:
+    ) -> CompiledModule:
         """The module as the inliner would see it, which is written to a folder on the way.
 
         Raises:
@@ -103,11 +112,26 @@ class BuildCommand:
         if len(commands) != 1 or len(jobs) != 1:
             found = ", ".join(PurePosixPath(each[0]).name for each in jobs)
             raise CompileError(self.name, f"expected one -cc1 command, found {found or 'none'}")
-        target = folder / "module.bc"
-        self.run(programs, [*_TO_BITCODE, "-o", str(target)], deadline_s)
+        target, reads = folder / "module.bc", folder / "reads"
+        listing = ("-MD", "-MF", str(reads))
+        self.run(programs, [*_TO_BITCODE, *listing, "-o", str(target)], deadline_s)
         command = portable_command(embedded_command(commands[0], commands[0][-1]))
         files = {".bc": target.read_bytes(), ".cmd": encode_command(command)}
-        return ExtractedModule(self.name, files)
+        return CompiledModule(ExtractedModule(self.name, files), (*_reads(reads), *self._named()))
+
+    def _named(self) -> Iterator[str]:
+        """The files that the arguments name: precompiled headers and profiles are in no list."""
+        for each in self.arguments:
+            for name in {each, each.partition("=")[2]}:
+                if os.path.isfile(self.directory / name):  # noqa: PTH113 (too long is none)
+                    yield name
+
+
+def _reads(path: Path) -> list[str]:
+    """The files of a list that clang has written for make, without the target."""
+    text = path.read_text(encoding="utf-8", errors="surrogateescape").replace("\\\n", " ")
+    words = re.split(r"(?<!\\)\s+", text.partition(": ")[2].strip())
+    return [_ESCAPED.sub(lambda found: found[1] or found[2], word) for word in words if word]
 
 
 def list_commands(path: Path) -> list[BuildCommand | Outcome]:

@@ -3,6 +3,7 @@
 ::
 
     corpus/         the modules, kept so that a tune goes on with them
+    sources.json    what they were compiled from, where clang compiled them for this
     project.json    the build's folder, what it links, and why other modules are not there
 """
 
@@ -30,7 +31,8 @@ from mlgo_gym.base import (
     write_json,
 )
 from mlgo_gym.cc._build_commands import CMAKE_CACHE
-from mlgo_gym.cc._traces import Build, build_of, open_build
+from mlgo_gym.cc._sources import Sources
+from mlgo_gym.cc._traces import Build, build_of, driver_programs, open_build
 from mlgo_gym.corpus import Corpus
 
 _DATABASE: Final = "compile_commands.json"
@@ -69,7 +71,9 @@ class Project:
     failures: tuple[str, ...] = ()
 
 
-def open_project(build: Path, folder: Path, jobs: int, timeout_s: float) -> Project:
+def open_project(
+    build: Path, folder: Path, jobs: int, timeout_s: float, *, renews: bool = False
+) -> Project:
     """The project of a build, whose modules are kept in a folder; what is there is not made again.
 
     Args:
@@ -78,6 +82,7 @@ def open_project(build: Path, folder: Path, jobs: int, timeout_s: float) -> Proj
         folder: where the modules are kept.
         jobs: how many clangs run at once.
         timeout_s: how long one may take, in seconds.
+        renews: whether modules are made again whose command, source or headers have changed.
 
     Raises:
         OptionsError: the build has neither, or the folder holds another one's modules.
@@ -88,9 +93,9 @@ def open_project(build: Path, folder: Path, jobs: int, timeout_s: float) -> Proj
     asked = str(build.absolute())
     try:
         known = _known(path, asked)
-        if known is None:
+        if known is None or renews:
             folder.mkdir(parents=True, exist_ok=True)
-            places, failures = _taken(build, corpus, jobs, timeout_s)
+            places, failures = _taken(build, folder, jobs, timeout_s)
             links = list_links(root)
             targets, left_out = _targets(links, places)
             linked = {each for link in links for each in link.objects}
@@ -181,13 +186,17 @@ def _known(path: Path, asked: str) -> dict[str, Any] | None:
 
 
 def _taken(
-    build: Path, corpus: Path, jobs: int, timeout_s: float
+    build: Path, folder: Path, jobs: int, timeout_s: float
 ) -> tuple[dict[Path, str], list[str]]:
     """Put the modules of a build into a corpus: their names by their objects, and what failed."""
+    corpus = folder / _CORPUS
     if database := _find_database(build):
-        with open_build(database, jobs, timeout_s) as opened:
+        sources = Sources(folder, corpus, driver_programs())
+        with open_build(database, jobs, timeout_s, sources) as opened:
+            sources.forget()
             with staged_folder(corpus) as staged:
                 shutil.copytree(opened.corpus.folder, staged, dirs_exist_ok=True)
+            sources.write()
             places = {each.directory / each.name: each.name for each in opened.commands.values()}
             places |= {database.parent / name: name for name in opened.corpus}
             return _normal(places, opened.corpus), list(opened.failures)

@@ -19,6 +19,7 @@ import hashlib
 import os
 import shutil
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -38,6 +39,7 @@ from corpus_tools.manifest import describe
 from corpus_tools.object_file import read_bounded
 from corpus_tools.scratch import scratch_folder
 from mlgo_gym.base import EnvironmentSetupError, OptionsError, write_atomically
+from mlgo_gym.cc._sources import Sources
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.problems import InliningForSize
 from mlgo_gym.rollout import Trace, trace_path
@@ -80,19 +82,28 @@ class Build:
 
 
 @contextmanager
-def open_build(database: Path, jobs: int, timeout_s: float) -> Iterator[Build]:
+def open_build(
+    database: Path, jobs: int, timeout_s: float, sources: Sources | None = None
+) -> Iterator[Build]:
     """Compile the sources of a ``compile_commands.json`` to modules, which go with the block.
+
+    Args:
+        database: the file.
+        jobs: how many clangs run at once.
+        timeout_s: how long one may take, in seconds.
+        sources: what an earlier run has compiled, of which only what has changed is compiled again.
 
     Raises:
         OptionsError: it is no such file, or nothing of it can be compiled.
         EnvironmentSetupError: ``mlgo-cc`` is not installed.
     """
-    programs = _programs()
+    programs = driver_programs()
     with scratch_folder() as folder:
         try:
             listed = list_commands(database)
             with ThreadPoolExecutor(jobs) as pool:
-                compiled = list(pool.map(partial(_compiled, programs, timeout_s), listed))
+                work = partial(_compiled, programs, timeout_s, sources)
+                compiled = list(pool.map(work, listed))
             modules = [each for each in compiled if isinstance(each, ExtractedModule)]
             failures = tuple(each for each in compiled if isinstance(each, str))
             if not modules:
@@ -118,14 +129,19 @@ def build_of(database: Path, corpus: Corpus) -> Build:
         listed = list_commands(database)
     except CorpusToolsError as error:
         raise OptionsError(f"build: {error}") from error
-    return Build(corpus, _by_name(listed), (), _programs())
+    return Build(corpus, _by_name(listed), (), driver_programs())
 
 
 def _by_name(listed: Iterable[BuildCommand | Outcome]) -> dict[str, BuildCommand]:
     return {each.name: each for each in listed if isinstance(each, BuildCommand)}
 
 
-def _programs() -> tuple[str, str]:
+def driver_programs() -> tuple[str, str]:
+    """Return where ``mlgo-cc`` and ``mlgo-c++`` are.
+
+    Raises:
+        EnvironmentSetupError: they are not installed.
+    """
     folders = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     found = [shutil.which(name, path=folders) for name in _PROGRAMS]
     c, cxx = found
@@ -135,15 +151,24 @@ def _programs() -> tuple[str, str]:
 
 
 def _compiled(
-    programs: tuple[str, str], timeout_s: float, each: BuildCommand | Outcome
+    programs: tuple[str, str],
+    timeout_s: float,
+    sources: Sources | None,
+    each: BuildCommand | Outcome,
 ) -> ExtractedModule | str | None:
     if isinstance(each, Outcome):
         return f"{each.input}: {each.reason}" if each.status is Status.FAILED else None
+    if sources and (kept := sources.kept(each)):
+        return kept
+    start_ns = time.time_ns()
     try:
         with scratch_folder() as folder:
-            return each.compile(programs, folder, timeout_s)
+            compiled = each.compile(programs, folder, timeout_s)
     except CompileError as error:
         return str(error)
+    if sources:
+        sources.note(each, compiled, start_ns)
+    return compiled.module
 
 
 def unrepeatable(build: Build, names: Iterable[str], jobs: int, timeout_s: float) -> dict[str, str]:

@@ -40,6 +40,7 @@ from mlgo_gym.cc._build_commands import build_commands
 from mlgo_gym.cc._builds import read_build
 from mlgo_gym.cc._kept_log import read_kept_log
 from mlgo_gym.cc._project import open_project
+from mlgo_gym.cc._sources import Sources
 from mlgo_gym.corpus import SAMPLE_CORPUS
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.corpus._packages import Packages
@@ -317,6 +318,10 @@ def _read_network(path: Path) -> None:
     load_network(path.parent)
 
 
+SOURCES = {
+    "files": ["/b/f.c", "/b/f.h"],
+    "modules": {"f.o": {"command": 64 * "0", "reads": [0, 1], "stamp": 64 * "1"}},
+}
 PROJECT = {
     "build": "/b",
     "targets": {"t": ["m"]},
@@ -743,6 +748,12 @@ TARGETS = {
         lambda path: open_project(Path("/b"), path.parent, 1, 1.0),
         mutators.of_json,
         around=_project,
+    ),
+    "record of sources": Target(
+        "sources.json",
+        _as_json(SOURCES),
+        lambda path: Sources(path.parent, path.parent / "corpus", ("mlgo-cc", "mlgo-c++")),
+        mutators.of_json,
     ),
     "record of a tune": Target("tune.json", _as_json(TUNE), _read_tune, mutators.of_json),
     "scores of a tune": Target(

@@ -39,6 +39,7 @@ FUZZED: Final = {
     "mlgo_gym/cc/_builds.py": "build",
     "mlgo_gym/cc/_kept_log.py": "log of what was kept",
     "mlgo_gym/cc/_project.py": "record of a project",
+    "mlgo_gym/cc/_sources.py": "record of sources",
     "mlgo_gym/cc/_symbols.py": "object",
     "mlgo_gym/corpus/_corpus.py": "command",
     "mlgo_gym/corpus/_packages.py": "corpus info",

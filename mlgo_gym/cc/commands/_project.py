@@ -26,7 +26,7 @@ def add_options(add: shared.Options) -> None:
     what = "a build's folder with compile_commands.json, or with objects that hold bitcode"
     add("--build", "DIR", what)
     add("--corpus", "DIR", "or a corpus, which counts as one target")
-    what = "keep the build's modules there; started again, only the rest is done"
+    what = "keep the build's modules there; started again, only what has changed is compiled"
     add("--modules", "DIR", what)
     add("--output", "FILE", "the file, for version control", required=True)
     what = "write a corpus of the modules with those functions made local, for environments, "
@@ -52,7 +52,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
     with scratch_folder() as scratch:
         folder = options.modules or scratch / "modules"
-        project = open_project(options.build, folder, options.jobs, options.timeout)
+        workers = (options.jobs, options.timeout)
+        project = open_project(options.build, folder, *workers, renews=True)
         return _write(options, output, project)
 
 

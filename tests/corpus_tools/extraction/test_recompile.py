@@ -93,7 +93,7 @@ def test_modules_of_cxx20(tmp_path: Path) -> None:
     before = (tmp_path / "m.pcm").stat().st_mtime_ns
     for command in list_commands(database):
         assert isinstance(command, BuildCommand)
-        made = command.compile(("", program), tmp_path)
+        made = command.compile(("", program), tmp_path).module
         assert is_bitcode(made.files[".bc"])
     assert (tmp_path / "m.pcm").stat().st_mtime_ns == before
 
@@ -190,7 +190,8 @@ def test_modules_of_a_build(database: Path, tmp_path: Path) -> None:
     folder.mkdir()
     a, b, bad = (each for each in list_commands(database) if isinstance(each, BuildCommand))
     for each in (a, b):
-        module = each.compile(programs, folder)
+        module, reads = each.compile(programs, folder)
+        assert reads[0] in each.arguments  # the source
         assert module.name == each.name
         assert is_bitcode(module.files[".bc"])
         words = module.files[".cmd"].split(b"\0")
