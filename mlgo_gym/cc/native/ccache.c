@@ -1,5 +1,6 @@
-/* Whether ccache, where it started us, knows that a model or a project file decides the code. By itself
- * it looks at the compiler's file and the command line, and gives back objects of other models. */
+/* Whether ccache or sccache, where one started us, knows that a model or a project file decides the code.
+ * By themselves they look at the compiler's file and the command line, and give back objects of other
+ * models. */
 #define _GNU_SOURCE
 #include "driver.h"
 
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #define FINGERPRINT "--mlgo-fingerprint"
+#define BUSTER "SCCACHE_C_CUSTOM_CACHE_BUSTER"
 
 /* A setting of ccache's, from its variable or its configuration file; "" where it has none. */
 static const char *setting(char *ccache, const char *variable, const char *key, char *text,
@@ -23,13 +25,25 @@ static const char *setting(char *ccache, const char *variable, const char *key, 
   return text;
 }
 
-bool check_ccache(struct message *message) {
+static bool check_sccache(struct message *message) {
+  const char *value = getenv(BUSTER);
+  if (value && *value)
+    return true;
+  snprintf(message->text, MESSAGE_BYTES, "sccache: expected " BUSTER "=\"$(mlgo-cc " FINGERPRINT
+           ")\", found none, without which it gives back objects of another model");
+  return false;
+}
+
+bool check_compiler_cache(struct message *message) {
   char link[64], path[4096], check[256], files[256];
   snprintf(link, sizeof link, "/proc/%ld/exe", (long)getppid());
   ssize_t length = readlink(link, path, sizeof path - 1);
   path[length > 0 ? length : 0] = 0;
   const char *slash = strrchr(path, '/');
-  if (!slash || strcmp(slash + 1, "ccache"))
+  const char *name = slash ? slash + 1 : "";
+  if (!strcmp(name, "sccache"))
+    return check_sccache(message);
+  if (strcmp(name, "ccache"))
     return true;
   const char *found = setting(path, "CCACHE_COMPILERCHECK", "compiler_check", check, sizeof check);
   if (strstr(found, FINGERPRINT) ||

@@ -185,7 +185,7 @@ int main(int argc, char **argv) {
   }
   if (plan.action == PASS_ON || !(has_model || has_project || settings.traces))
     return become_clang(&settings, &clang);
-  if (!check_ccache(&message) && !complain(&settings, message.text, ""))
+  if (!check_compiler_cache(&message) && !complain(&settings, message.text, ""))
     return 1;
   if (!check_cache(&message) || !check_clang(&clang, &message))
     return fall_back(&settings, &clang, &message);
