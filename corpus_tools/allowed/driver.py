@@ -109,6 +109,8 @@ _UNSAID: Final = frozenset(
     }
 )
 """Options about files besides the object, and about messages."""
+_OF_MACROS: Final = re.compile("-W(no-)?deprecated|-f(file|macro)-prefix-map=.*", re.DOTALL)
+"""Of these, what macros tell: ``__DEPRECATED`` and ``__FILE__``."""
 _LEFT_UNSAID: Final = _UNSAID | _OF_LINKS
 _SAFE: Final = (_GIVEN | _SOURCES | _WITH_CHOICES.keys()) - _PASSED_ON
 _XCLANG: Final = "-Xclang VALUE"
@@ -174,15 +176,23 @@ def allowed_of_build(arguments: Sequence[str]) -> list[str]:
         raise ExtractionError("refused to compile: expected '-c', found none")
     for each in _with_values(_OPTIONS.read(arguments)):
         is_input = each.spelling is None and _SOURCE.fullmatch(each.value)
-        if each.spelling in _LEFT_UNSAID or _WITHOUT_EFFECT.fullmatch("".join(each.words)):
+        is_of_macros = _OF_MACROS.fullmatch("".join(each.words))
+        if not is_of_macros and _means_nothing(each):
             continue
-        if not (is_input or _is_safe(each)) or any(word[:1] == "@" for word in each.words):
+        if not (is_of_macros or is_input or _is_safe(each)) or any(
+            word[:1] == "@" for word in each.words
+        ):
             raise ExtractionError(
                 f"refused to compile: {' '.join(each.words)!r} is not one of the options known to "
                 "run nothing and to write nothing"
             )
         given += each.words
     return given
+
+
+def _means_nothing(argument: Argument) -> bool:
+    words = "".join(argument.words)
+    return argument.spelling in _LEFT_UNSAID or _WITHOUT_EFFECT.fullmatch(words) is not None
 
 
 def _with_values(arguments: Iterable[Argument]) -> Iterator[Argument]:

@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
@@ -55,18 +55,22 @@ class BuildCommand:
         directory: where it runs.
         arguments: of clang's driver, without the program and whatever is about output.
         is_cxx: the driver was called as one of C++.
+        as_built: the arguments as the build has them, with what is about output and messages.
     """
 
     name: str
     directory: Path
     arguments: tuple[str, ...]
     is_cxx: bool
+    as_built: tuple[str, ...] = field(default=(), compare=False)
 
     def run(
         self,
         programs: tuple[str, str],
         arguments: Sequence[str],
         deadline_s: float = DEADLINE_S,
+        *,
+        as_built: bool = False,
     ) -> subprocess.CompletedProcess[str]:
         """Run it with further arguments in front.
 
@@ -74,14 +78,16 @@ class BuildCommand:
             programs: the driver for C, and the one for C++.
             arguments: such as what names the output.
             deadline_s: seconds after which it is killed.
+            as_built: with the build's own arguments, by which clang would write what builds write.
 
         Raises:
             CompileError: it failed or ran past the deadline.
         """
+        words = self.as_built if as_built else self.arguments
         try:
             with scratch_folder() as temporary:  # of a crash, clang leaves the source there
                 done = run(
-                    [programs[self.is_cxx], *arguments, *self.arguments],
+                    [programs[self.is_cxx], *arguments, *words],
                     cwd=self.directory,
                     env={**os.environ, "TMPDIR": str(temporary)},
                     encoding="utf-8",
@@ -168,4 +174,5 @@ def _command(
         allowed = allowed_of_build(arguments)
     except ExtractionError as error:
         return Outcome(label, Status.FAILED, reason=str(error))
-    return BuildCommand(name, directory, tuple(allowed), "++" in PurePosixPath(program).name)
+    is_cxx = "++" in PurePosixPath(program).name
+    return BuildCommand(name, directory, tuple(allowed), is_cxx, tuple(arguments))

@@ -191,15 +191,32 @@ def unrepeatable(build: Build, names: Iterable[str], jobs: int, timeout_s: float
 
 
 def _key(build: Build, name: str, timeout_s: float) -> str:
-    """What stands for a module in its line."""
-    options = ["--mlgo-strict=1", "--mlgo-traces-key"]
-    return build.commands[name].run(build.programs, options, timeout_s).stdout.strip()
+    """What stands for a module in its line, by which a build finds it.
+
+    Raises:
+        CompileError: nothing does, or the build's own command line is not known by the same.
+    """
+    command, options = build.commands[name], ["--mlgo-strict=1", "--mlgo-traces-key"]
+    as_built, searched = (
+        command.run(build.programs, options, timeout_s, as_built=each).stdout.strip()
+        for each in (True, False)
+    )
+    if as_built != searched:
+        left = " ".join(each for each in command.as_built if each not in command.arguments)
+        raise CompileError(name, f"the module is another one with {left!r}, as the build has it")
+    return searched
 
 
 def write_answers(
-    build: Build, searches: Iterable[ModuleSearch], folder: Path, jobs: int, timeout_s: float
+    build: Build,
+    searches: Iterable[ModuleSearch],
+    folder: Path,
+    jobs: int,
+    timeout_s: float,
+    *,
+    has_model: bool = False,
 ) -> dict[str, str | None]:
-    """Write what was found for each module whose text is less, also in clang, and score no more.
+    """Write what was found for each module that is better, and whose text in clang is no more.
 
     Args:
         build: the modules.
@@ -207,19 +224,17 @@ def write_answers(
         folder: of their traces; its answers are written anew.
         jobs: how many clangs run at once.
         timeout_s: how long one may take, in seconds.
+        has_model: the build has a model, which would answer otherwise where LLVM's own answers are
+            the best that was found; these are written, too.
 
     Returns:
-        The modules that are smaller by what was found; with a reason where that is left out.
+        The modules that are better by what was found; with a reason where that is left out.
 
     Raises:
         OptionsError: the folder cannot be written.
         TraceError: a trace that was just written cannot be read.
     """
-    better = [
-        each
-        for each in searches
-        if each.score <= each.default_score and each.size_bytes < each.default_size_bytes
-    ]
+    better = [each for each in searches if _is_better(each, has_model=has_model)]
     with ThreadPoolExecutor(jobs) as pool:
         lines = list(pool.map(partial(_line, build, folder, timeout_s), better))
     kept = sorted((line for line, _ in lines if line), key=lambda line: line.split(" ", 4)[4])
@@ -234,6 +249,15 @@ def write_answers(
         reason = error.strerror
         raise OptionsError(f"cannot write {str(folder / ANSWERS)!r}: {reason}") from error
     return {each.module: reason for each, (_, reason) in zip(better, lines, strict=True)}
+
+
+def _is_better(found: ModuleSearch, *, has_model: bool) -> bool:
+    before, after = (
+        (found.default_score, found.default_size_bytes),
+        (found.score, found.size_bytes),
+    )
+    is_no_worse = all(new <= old for new, old in zip(after, before, strict=True))
+    return is_no_worse and (has_model or after != before)
 
 
 def _line(
@@ -254,8 +278,8 @@ def _line(
         return None, f"{_UNLIKE}: {error}"
     if size_bytes != found.size_bytes:
         return None, f"{_UNLIKE}: expected {found.size_bytes} bytes of text, found {size_bytes}"
-    if size_bytes >= plain_bytes:
-        return None, f"clang's own {plain_bytes} bytes of text are no more than {size_bytes}"
+    if size_bytes > plain_bytes:
+        return None, f"clang's own {plain_bytes} bytes of text are less than {size_bytes}"
     return line, None
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from corpus_tools.allowed.driver import _LEFT_UNSAID, allowed_of_build
 from tests.cc.conftest import SOURCE, Driver
 
 
@@ -49,6 +50,51 @@ def test_what_a_module_is_known_by(driver: Driver, work: Path) -> None:
         "-O2 -c f.c -Wp,-D_FORTIFY_SOURCE=2", "-O2 -c f.c -Wp,-Dx=y,-Uy",
     ]  # fmt: skip
     assert len({key, *(key_of(driver, work, line) for line in others)}) == len(others) + 1
+
+
+UNKNOWN = {
+    *("--", "-save-temps", "-save-temps=*", "--save-temps", "--save-temps=*", "-fembed-bitcode*"),
+    *("-fstack-usage", "-ftime-trace*", "-fsave-optimization-record*", "-foptimization-record-*"),
+}
+"""With these no module is known, and a search leaves it out."""
+SPELLED = {
+    each: each.replace("*", rest)
+    for rest, several in {
+        "": ("-fcrash-diagnostics*", "-ftime-report*", "-fproc-stat-report*"),
+        "color": ("-fdiagnostics-*", "-fno-diagnostics-*"),
+        "column": ("-fshow-*", "-fno-show-*"),
+        "lld": ("-fuse-ld=*",),
+        "format": ("-W*",),
+    }.items()
+    for each in several
+}  # fmt: skip
+
+
+@pytest.mark.e2e
+def test_what_a_search_leaves_out_of_commands_does_not_count(driver: Driver, work: Path) -> None:
+    """Else no build would find the answers that a search writes."""
+    (key,) = {key_of(driver, work, "-O2 -c f.c")}
+    before = {*work.iterdir()}
+    for spelling in sorted(_LEFT_UNSAID - UNKNOWN):
+        value = "a=b" if "prefix-map" in spelling else "1"
+        option = SPELLED.get(spelling) or spelling.replace("VALUE", value).replace("*", value)
+        assert key_of(driver, work, f"{option} -O2 -c f.c") == key, option
+    assert {*work.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    "option", ["-Wno-deprecated", "-Wdeprecated", "-fmacro-prefix-map={work}=.", "-Wall -Werror"]
+)
+def test_a_search_and_a_build_have_one_key(driver: Driver, work: Path, option: str) -> None:
+    """Also where macros tell of an option that is about messages or debug information."""
+    (work / "g.cc").write_text(
+        "#ifdef __DEPRECATED\nint f();\n#endif\nconst char *file() { return __FILE__; }\n"
+    )
+    line = f"-O2 -c {work}/g.cc -o g.o {option.format(work=work)}"
+    searched = " ".join(allowed_of_build(line.split()))
+    key = key_of(driver, work, line)
+    assert key
+    assert key == key_of(driver, work, searched)
 
 
 @pytest.mark.parametrize(

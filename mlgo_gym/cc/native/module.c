@@ -24,14 +24,29 @@ static const char *const UNSEEN[] = {
 };
 /* So are the devices' parts of a source in one of these languages. */
 static const char *const OF_DEVICES[] = {"cu", "hip"};
-/* What is about files besides the object. The word behind one of the first is its value. */
-static const char *const OUTPUTS[] = {
-    "-o", "--output", "-MF", "-MT", "-MQ", "-MJ", "-dumpdir",
-    "--serialize-diagnostics", "-serialize-diagnostics",
+/* What is about files besides the object, links and messages. The word behind one of the first is its
+ * value. What a search leaves out of a build's commands is among these: _LEFT_UNSAID in
+ * corpus_tools/allowed/driver.py. */
+static const char *const ASIDE[] = {
+    "-o", "--output", "-MF", "-MT", "-MQ", "-MJ", "-dumpdir", "--serialize-diagnostics",
+    "-serialize-diagnostics", "-gen-cdb-fragment-path", "-fdebug-compilation-dir", "-Xlinker", "-L",
+    "-l", "-T", "-e", "-u", "-rpath",
 };
-static const char *const OUTPUT_PREFIXES[] = {
+static const char *const ASIDE_PREFIXES[] = {
     "-M", "--output=", "--write-dependencies", "--write-user-dependencies", "-fproc-stat-report",
+    "-Q", "--start-no-unused-arguments", "--end-no-unused-arguments", "-fansi-escape-codes",
+    "-fcaret-diagnostics", "-fno-caret-diagnostics", "-ftabstop=", "-fcrash-diagnostics",
+    "-fno-crash-diagnostics", "-fshow-", "-fno-show-", "-ferror-limit=", "-fmax-errors=",
+    "-fmacro-backtrace-limit=", "-fspell-checking", "-fno-spell-checking", "-ftime-report",
+    "-ftime-trace", "-fdiagnostics-", "-fno-diagnostics-", "-fcolor-diagnostics",
+    "-fno-color-diagnostics", "-fmessage-length=", "-fdebug-prefix-map=",
+    "-fdebug-compilation-dir=", "-ffile-compilation-dir=", "-fcoverage-prefix-map=",
+    "-fcoverage-compilation-dir=", "-fstack-usage", "-save-temps", "--save-temps",
+    "-fembed-bitcode", "-fsave-optimization-record", "-fno-save-optimization-record",
+    "-foptimization-record-", "-pipe", "-pedantic", "--pedantic", "-Wl,", "-Wa,--noexecstack",
+    "-fuse-ld=", "--ld-path=", "-L", "-l", "-R", "-T",
 };
+static const char *const ASIDE_ALONE[] = {"-v", "-H", "-time"};
 /* What is for the preprocessor behind commas: a file of dependencies, or macros. */
 #define PREPROCESSOR "-Wp,"
 static const char *const DEPENDENCIES[] = {PREPROCESSOR "-MD,", PREPROCESSOR "-MMD,"};
@@ -43,9 +58,7 @@ static const char *const SEEN[] = {
 };
 static const char *const SEEN_PREFIXES[] = {
     "-I", "-D", "-U", "-isystem", "-iquote", "-idirafter", "-include", "-imacros", "--sysroot=",
-    "-fdiagnostics-", "-fcolor-diagnostics", "-fno-color-diagnostics", "-fmessage-length=",
-    "-fdebug-prefix-map=", "-ffile-prefix-map=", "-fmacro-prefix-map=",
-    "-fdebug-compilation-dir=", "-ffile-compilation-dir=", "-pipe", "-pedantic",
+    "-ffile-prefix-map=", "-fmacro-prefix-map=",
 };
 static const char *const SEEN_ALONE[] = {"-c", "--compile", "-w", "--"};
 
@@ -76,10 +89,11 @@ static bool is_of_macros(const char *argument) {
   return !word;
 }
 
-static bool is_output(const char *argument) {
+static bool is_aside(const char *argument) {
   bool names_object = !strncmp(argument, "-o", 2) && strncmp(argument, "-objc", 5);
   return names_object || names_dependencies(argument) ||
-         begins(argument, OUTPUT_PREFIXES, COUNT(OUTPUT_PREFIXES));
+         is_among(argument, ASIDE_ALONE, COUNT(ASIDE_ALONE)) ||
+         begins(argument, ASIDE_PREFIXES, COUNT(ASIDE_PREFIXES));
 }
 
 static bool is_warning(const char *argument) {
@@ -123,11 +137,11 @@ static void read_arguments(struct digest *digest, char **command, const struct s
                            const char *input) {
   for (size_t index = 1; index < settings->argument_count; ++index) {
     char *argument = settings->arguments[index];
-    if (is_among(argument, OUTPUTS, COUNT(OUTPUTS))) {
+    if (is_among(argument, ASIDE, COUNT(ASIDE))) {
       ++index;
       continue;
     }
-    if (is_output(argument))
+    if (is_aside(argument))
       continue;
     *command++ = argument;
     if (is_among(argument, SEEN, COUNT(SEEN)) && index + 1 < settings->argument_count)
@@ -157,10 +171,12 @@ bool module_key(char *key, const struct settings *settings, const struct clang *
   if (plan->action != ADVISE_COMPILATION || !plan->object || plan->reads_stdin ||
       plan->has_vocabulary || !can_tell_all(settings, dot ? dot + 1 : "") || uname(&machine))
     return false;
-  char **command = calloc(settings->argument_count + 8, sizeof *command), **end = command;
-  for (const char *const *word = (const char *const[]){clang->path, "-E", "-P", "-o", "-", NULL};
-       *word; ++word)
-    *end++ = (char *)*word;
+  /* By -Werror, a word that only compilations use would be an error. */
+  const char *const first[] = {clang->path, "-E", "-P", "-w", "-Qunused-arguments", "-o", "-"};
+  char **command = calloc(settings->argument_count + COUNT(first) + 3, sizeof *command);
+  char **end = command;
+  for (size_t index = 0; index < COUNT(first); ++index)
+    *end++ = (char *)first[index];
   if (clang->needs_cxx_mode)
     *end++ = (char *)"--driver-mode=g++";
   begin_digest(&digest);

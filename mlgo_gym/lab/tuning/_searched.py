@@ -107,7 +107,8 @@ class TuneSearch:
                 )
                 searches += self.track(made, len(keys))
         good = [search for search in searches if not search.error]
-        answers = write_answers(build, good, folder, self.jobs, self.timeout_s)
+        workers = (self.jobs, self.timeout_s)
+        answers = write_answers(build, good, folder, *workers, has_model=self.model is not None)
         kept = [name for name, reason in answers.items() if reason is None]
         codes = self._codes(build.corpus, folder, kept)
         failed = {search.module: search.error for search in searches if search.error}

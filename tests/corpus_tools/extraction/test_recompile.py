@@ -27,7 +27,9 @@ from tests.conftest import require
         ("-c a.c -mllvm -inline-threshold=5 -g -march=native", None),
         ("-c a.c -Wp,-MMD,a.d -Wp,-U_FORTIFY_SOURCE,-D_FORTIFY_SOURCE=3", "-c a.c "
          "-Wp,-U_FORTIFY_SOURCE,-D_FORTIFY_SOURCE=3"),
-        ("-c a.c -fdiagnostics-color=always -fmacro-prefix-map=a=b", "-c a.c"),
+        ("-c a.c -fdiagnostics-color=always -fdebug-prefix-map=a=b", "-c a.c"),
+        ("-c a.cc -Wno-deprecated -Wall -fmacro-prefix-map=a=b", "-c a.cc -Wno-deprecated "
+         "-fmacro-prefix-map=a=b"),
         # CMake's precompiled header and Meson's; what Bazel, Chromium and others have on each line.
         ("-c -Winvalid-pch -fpch-instantiate-templates -Xclang -include-pch -Xclang h.pch "
          "-Xclang -include -Xclang h.hxx a.cc", "-c -fpch-instantiate-templates -Xclang "
