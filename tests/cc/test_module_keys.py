@@ -70,6 +70,24 @@ SPELLED = {
 }  # fmt: skip
 
 
+def test_folders_lines_and_times_are_not_told(driver: Driver, work: Path) -> None:
+    source = (
+        "#include <assert.h>\nint f(int x) { assert(x); return x; }\n"
+        "const char *const told[] = {__FILE__, __BASE_FILE__, __DATE__, __TIME__, __TIMESTAMP__};\n"
+    )
+    (work / "other").mkdir()
+    for name, before in (("f.c", ""), ("other/f.c", "/* said */\n\n")):
+        (work / name).write_text(before + source)
+    lines = ("-O2 -c f.c", f"-O2 -c {work}/f.c", f"-O2 -c {work}/other/f.c")
+    (key,) = {key_of(driver, work, line) for line in lines}
+    assert key
+    (work / "f.c").write_text(f"{source}#if __LINE__ < 3\n#error\n#endif\nint g(int x);\n")
+    one = key_of(driver, work, "-O2 -c f.c")
+    assert one not in {"", key}
+    (work / "f.c").write_text(f"{source}#if __LINE__ < 3\n#error\n#endif\nint h(int x);\n")
+    assert key_of(driver, work, "-O2 -c f.c") not in {"", key, one}
+
+
 @pytest.mark.e2e
 def test_what_a_search_leaves_out_of_commands_does_not_count(driver: Driver, work: Path) -> None:
     """Else no build would find the answers that a search writes."""

@@ -62,6 +62,14 @@ static const char *const SEEN_PREFIXES[] = {
 };
 static const char *const SEEN_ALONE[] = {"-c", "--compile", "-w", "--"};
 
+/* By -Werror, a word that only compilations use would be an error. */
+static const char *const FIRST[] = {"-E", "-P", "-w", "-Qunused-arguments", "-o", "-"};
+/* What these tell is another in each folder, line or minute. */
+static const char *const VOLATILE[] = {
+    "-D__FILE__=\"\"", "-D__BASE_FILE__=\"\"", "-D__LINE__=0", "-D__DATE__=\"\"",
+    "-D__TIME__=\"\"", "-D__TIMESTAMP__=\"\"",
+};
+
 static bool is_among(const char *argument, const char *const *words, size_t count) {
   for (size_t index = 0; index < count; ++index)
     if (!strcmp(argument, words[index]))
@@ -171,14 +179,16 @@ bool module_key(char *key, const struct settings *settings, const struct clang *
   if (plan->action != ADVISE_COMPILATION || !plan->object || plan->reads_stdin ||
       plan->has_vocabulary || !can_tell_all(settings, dot ? dot + 1 : "") || uname(&machine))
     return false;
-  /* By -Werror, a word that only compilations use would be an error. */
-  const char *const first[] = {clang->path, "-E", "-P", "-w", "-Qunused-arguments", "-o", "-"};
-  char **command = calloc(settings->argument_count + COUNT(first) + 3, sizeof *command);
-  char **end = command;
-  for (size_t index = 0; index < COUNT(first); ++index)
-    *end++ = (char *)first[index];
+  size_t most = settings->argument_count + COUNT(FIRST) + COUNT(VOLATILE) + 3;
+  char **command = calloc(most, sizeof *command), **end = command;
+  *end++ = (char *)clang->path;
+  for (size_t index = 0; index < COUNT(FIRST); ++index)
+    *end++ = (char *)FIRST[index];
   if (clang->needs_cxx_mode)
     *end++ = (char *)"--driver-mode=g++";
+  char **constants = end;
+  for (size_t index = 0; index < COUNT(VOLATILE); ++index)
+    *end++ = (char *)VOLATILE[index];
   begin_digest(&digest);
   add_to_digest(&digest, &clang->version, sizeof clang->version);
   add_text(&digest, machine.machine);
@@ -186,6 +196,11 @@ bool module_key(char *key, const struct settings *settings, const struct clang *
   add_text(&digest, dot ? dot : "");
   read_arguments(&digest, end, settings, plan->input);
   bool is_good = add_preprocessed(&digest, command);
+  if (!is_good) { /* where a source includes itself by __FILE__, or counts lines */
+    for (size_t index = 0; index < COUNT(VOLATILE); ++index)
+      constants[index] = (char *)"-w";
+    is_good = add_preprocessed(&digest, command);
+  }
   end_digest(&digest, result);
   write_hex(key, result, KEY_BYTES);
   free(command);
