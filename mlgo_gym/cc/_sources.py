@@ -23,10 +23,11 @@ from corpus_tools.children import run
 from corpus_tools.extraction.embedded import ExtractedModule
 from corpus_tools.extraction.recompile import BuildCommand, CompiledModule
 from corpus_tools.reading import Shape, shaped
-from mlgo_gym.base import read_json, write_json
+from mlgo_gym.base import read_bounded, read_json, write_json
 
 _FILE: Final = "sources.json"
 _MAX_BYTES: Final = 1 << 28
+_MAX_MODULE_BYTES: Final = 1 << 30
 _SHAPE: Final[Shape] = {
     "files": [str],
     "modules": {"*": {"command": str, "reads": [int], "stamp": str}},
@@ -72,9 +73,10 @@ class Sources:
         try:
             parts = {each: (self._corpus / f"{command.name}{each}") for each in _SUFFIXES}
             module = ExtractedModule(
-                command.name, {suffix: path.read_bytes() for suffix, path in parts.items()}
+                command.name,
+                {suffix: read_bounded(path, _MAX_MODULE_BYTES) for suffix, path in parts.items()},
             )
-        except OSError:
+        except (OSError, ValueError):
             return None
         self._now[command.name] = known
         return module

@@ -214,7 +214,7 @@ def write_answers(
     jobs: int,
     timeout_s: float,
     *,
-    has_model: bool = False,
+    replaces_model: bool = False,
 ) -> dict[str, str | None]:
     """Write what was found for each module that is better, and whose text in clang is no more.
 
@@ -224,8 +224,8 @@ def write_answers(
         folder: of their traces; its answers are written anew.
         jobs: how many clangs run at once.
         timeout_s: how long one may take, in seconds.
-        has_model: the build has a model, which would answer otherwise where LLVM's own answers are
-            the best that was found; these are written, too.
+        replaces_model: the build has a model, which would answer otherwise where LLVM's own answers
+            are the best that was found; these are written, too.
 
     Returns:
         The modules that are better by what was found; with a reason where that is left out.
@@ -234,7 +234,7 @@ def write_answers(
         OptionsError: the folder cannot be written.
         TraceError: a trace that was just written cannot be read.
     """
-    better = [each for each in searches if _is_better(each, has_model=has_model)]
+    better = [each for each in searches if _is_better(each, replaces_model=replaces_model)]
     with ThreadPoolExecutor(jobs) as pool:
         lines = list(pool.map(partial(_line, build, folder, timeout_s), better))
     kept = sorted((line for line, _ in lines if line), key=lambda line: line.split(" ", 4)[4])
@@ -251,13 +251,13 @@ def write_answers(
     return {each.module: reason for each, (_, reason) in zip(better, lines, strict=True)}
 
 
-def _is_better(found: ModuleSearch, *, has_model: bool) -> bool:
+def _is_better(found: ModuleSearch, *, replaces_model: bool) -> bool:
     before, after = (
         (found.default_score, found.default_size_bytes),
         (found.score, found.size_bytes),
     )
     is_no_worse = all(new <= old for new, old in zip(after, before, strict=True))
-    return is_no_worse and (has_model or after != before)
+    return is_no_worse and (replaces_model or after != before)
 
 
 def _line(

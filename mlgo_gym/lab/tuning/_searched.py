@@ -108,7 +108,9 @@ class TuneSearch:
                 searches += self.track(made, len(keys))
         good = [search for search in searches if not search.error]
         workers = (self.jobs, self.timeout_s)
-        answers = write_answers(build, good, folder, *workers, has_model=self.model is not None)
+        answers = write_answers(
+            build, good, folder, *workers, replaces_model=self.model is not None
+        )
         kept = [name for name, reason in answers.items() if reason is None]
         codes = self._codes(build.corpus, folder, kept)
         failed = {search.module: search.error for search in searches if search.error}
