@@ -110,7 +110,7 @@ _UNSAID: Final = frozenset(
 )
 """Options about files besides the object, and about messages."""
 _OF_MACROS: Final = re.compile("-W(no-)?deprecated|-f(file|macro)-prefix-map=.*", re.DOTALL)
-"""Of these, what macros tell: ``__DEPRECATED`` and ``__FILE__``."""
+"""Of these, what changes a macro: ``__DEPRECATED`` or ``__FILE__``."""
 _LEFT_UNSAID: Final = _UNSAID | _OF_LINKS
 _SAFE: Final = (_GIVEN | _SOURCES | _WITH_CHOICES.keys()) - _PASSED_ON
 _XCLANG: Final = "-Xclang VALUE"
@@ -176,12 +176,9 @@ def allowed_of_build(arguments: Sequence[str]) -> list[str]:
         raise ExtractionError("refused to compile: expected '-c', found none")
     for each in _with_values(_OPTIONS.read(arguments)):
         is_input = each.spelling is None and _SOURCE.fullmatch(each.value)
-        is_of_macros = _OF_MACROS.fullmatch("".join(each.words))
-        if not is_of_macros and _means_nothing(each):
+        if _means_nothing(each):
             continue
-        if not (is_of_macros or is_input or _is_safe(each)) or any(
-            word[:1] == "@" for word in each.words
-        ):
+        if not (is_input or _is_safe(each)) or any(word[:1] == "@" for word in each.words):
             raise ExtractionError(
                 f"refused to compile: {' '.join(each.words)!r} is not one of the options known to "
                 "run nothing and to write nothing"
@@ -192,6 +189,8 @@ def allowed_of_build(arguments: Sequence[str]) -> list[str]:
 
 def _means_nothing(argument: Argument) -> bool:
     words = "".join(argument.words)
+    if _OF_MACROS.fullmatch(words):
+        return False
     return argument.spelling in _LEFT_UNSAID or _WITHOUT_EFFECT.fullmatch(words) is not None
 
 
@@ -219,7 +218,7 @@ def _is_safe(argument: Argument) -> bool:
         return refusal_of_llvm(argument.value) is None
     words = "".join(argument.words)
     return (
-        bool(_DEFINES.fullmatch(words) or _IMPORTS.fullmatch(words))
+        any(each.fullmatch(words) for each in (_DEFINES, _IMPORTS, _OF_MACROS))
         or argument.spelling in _SAFE_OF_FRONT_END
         or (argument.spelling in _SAFE and _fits(argument))
     )

@@ -23,7 +23,7 @@ from corpus_tools.children import run
 from corpus_tools.extraction.embedded import ExtractedModule
 from corpus_tools.extraction.recompile import BuildCommand, CompiledModule
 from corpus_tools.reading import Shape, shaped
-from mlgo_gym.base import read_bounded, read_json, write_json
+from mlgo_gym.base import file_stamp, read_bounded, read_json, write_json
 
 _FILE: Final = "sources.json"
 _MAX_BYTES: Final = 1 << 28
@@ -59,7 +59,7 @@ class Sources:
         self._path: Final = folder / _FILE
         self._corpus: Final = corpus
         self._programs: Final = programs
-        self._stamps: dict[str, list[int] | None] = {}
+        self._stamps: dict[str, tuple[int, int] | None] = {}
         self._known: Final = self._read()
         self._now: dict[str, _Source] = {}
 
@@ -123,13 +123,9 @@ class Sources:
         stamps = [[each, self._stamp_of(each)] for each in paths]
         return hashlib.sha256(json.dumps(stamps).encode()).hexdigest()
 
-    def _stamp_of(self, path: str) -> list[int] | None:
+    def _stamp_of(self, path: str) -> tuple[int, int] | None:
         if path not in self._stamps:
-            try:
-                status = Path(path).stat()
-                self._stamps[path] = [status.st_size, status.st_mtime_ns]
-            except OSError:
-                self._stamps[path] = None
+            self._stamps[path] = file_stamp(path)
         return self._stamps[path]
 
     def _digest(self, command: BuildCommand) -> str:

@@ -252,12 +252,10 @@ def write_answers(
 
 
 def _is_better(found: ModuleSearch, *, replaces_model: bool) -> bool:
-    before, after = (
-        (found.default_score, found.default_size_bytes),
-        (found.score, found.size_bytes),
-    )
-    is_no_worse = all(new <= old for new, old in zip(after, before, strict=True))
-    return is_no_worse and (replaces_model or after != before)
+    if found.score > found.default_score or found.size_bytes > found.default_size_bytes:
+        return False
+    is_less = found.score < found.default_score or found.size_bytes < found.default_size_bytes
+    return is_less or replaces_model
 
 
 def _line(

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,7 +23,7 @@ from typing import Any, Final
 
 from corpus_tools.errors import CorpusToolsError
 from corpus_tools.manifest import MANIFEST_NAME, UNSPECIFIED, Manifest, read_command
-from mlgo_gym.base import CorpusError, ModuleError, local_folder, read_bounded
+from mlgo_gym.base import CorpusError, ModuleError, file_stamp, local_folder, read_bounded
 
 SAMPLE_CORPUS = Path(__file__).parent / "sample" / "corpus"
 """The corpus that ships with the package: C and C++ written for it."""
@@ -138,16 +137,8 @@ def read_files(taken: Any) -> Any:
 
 
 def _stamps(path: str, command: tuple[str, ...] | None) -> tuple[tuple[int, int] | None, ...]:
-    bitcode = _stamp(f"{path}.bc")
-    return (bitcode, _stamp(f"{path}.cmd")) if command is None else (bitcode,)
-
-
-def _stamp(path: str) -> tuple[int, int] | None:
-    try:
-        status = os.stat(path)  # noqa: PTH116 - a Path takes three times as long
-    except (OSError, ValueError):
-        return None
-    return status.st_size, status.st_mtime_ns
+    bitcode = file_stamp(f"{path}.bc")
+    return (bitcode, file_stamp(f"{path}.cmd")) if command is None else (bitcode,)
 
 
 @dataclass(frozen=True)
@@ -214,7 +205,7 @@ class Corpus:
 
     def size_bytes(self, name: str) -> int:
         """The size of a module's bitcode, about what it takes to compile it; 0 if it is missing."""
-        stamp = _stamp(f"{self._place}/{name}.bc")
+        stamp = file_stamp(f"{self._place}/{name}.bc")
         return stamp[0] if stamp else 0
 
     @cached_property

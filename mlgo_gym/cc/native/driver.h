@@ -181,7 +181,7 @@ bool check_nesting(struct clang *clang, struct message *message);
 struct preload;
 int run(char *const *command, const struct preload *preload, int output, int errors);
 int ask(char *const *command, const struct preload *preload, char *text, size_t size);
-/* False where ccache started this and gives back objects of other models (ccache.c). */
+/* False where ccache or sccache started this and gives back objects of other models (ccache.c). */
 bool check_compiler_cache(struct message *message);
 /* Prints what decides the code besides the sources; false where a policy cannot be loaded. */
 bool print_fingerprint(const struct settings *settings, const struct clang *clang,

@@ -140,6 +140,12 @@ static void add_text(struct digest *digest, const char *text) {
   add_to_digest(digest, text, strlen(text) + 1);
 }
 
+static char **add_words(char **end, const char *const *words, size_t count) {
+  for (size_t index = 0; index < count; ++index)
+    *end++ = (char *)words[index];
+  return end;
+}
+
 /* Takes in the options, and fills in a command line of the preprocessor's. */
 static void read_arguments(struct digest *digest, char **command, const struct settings *settings,
                            const char *input) {
@@ -182,13 +188,11 @@ bool module_key(char *key, const struct settings *settings, const struct clang *
   size_t most = settings->argument_count + COUNT(FIRST) + COUNT(VOLATILE) + 3;
   char **command = calloc(most, sizeof *command), **end = command;
   *end++ = (char *)clang->path;
-  for (size_t index = 0; index < COUNT(FIRST); ++index)
-    *end++ = (char *)FIRST[index];
+  end = add_words(end, FIRST, COUNT(FIRST));
   if (clang->needs_cxx_mode)
     *end++ = (char *)"--driver-mode=g++";
   char **constants = end;
-  for (size_t index = 0; index < COUNT(VOLATILE); ++index)
-    *end++ = (char *)VOLATILE[index];
+  end = add_words(end, VOLATILE, COUNT(VOLATILE));
   begin_digest(&digest);
   add_to_digest(&digest, &clang->version, sizeof clang->version);
   add_text(&digest, machine.machine);
@@ -198,7 +202,7 @@ bool module_key(char *key, const struct settings *settings, const struct clang *
   bool is_good = add_preprocessed(&digest, command);
   if (!is_good) { /* where a source includes itself by __FILE__, or counts lines */
     for (size_t index = 0; index < COUNT(VOLATILE); ++index)
-      constants[index] = (char *)"-w";
+      constants[index] = (char *)"-w"; /* once more: it says nothing new */
     is_good = add_preprocessed(&digest, command);
   }
   end_digest(&digest, result);

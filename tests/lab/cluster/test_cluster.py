@@ -450,7 +450,7 @@ def test_modules_that_only_the_head_can_read(
     nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They travel, however large they are; one that cannot be read is an error of its own."""
-    monkeypatch.setattr(_corpus, "_stamp", lambda path: (len(path), 0))  # as here alone
+    monkeypatch.setattr(_corpus, "file_stamp", lambda path: (len(path), 0))  # as here alone
     monkeypatch.setattr(_executor, "SMALL_BYTES", 3000)
     monkeypatch.setattr(_executor, "STORED_BYTES", 10_000)
     sample = Corpus.load(SAMPLE_CORPUS)
