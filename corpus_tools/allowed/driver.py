@@ -119,11 +119,11 @@ _OF_FRONT_END: Final = frozenset({"-include-pch", "-include"})
 _SAFE_OF_FRONT_END: Final = frozenset(f"{_XCLANG} {each}" for each in _OF_FRONT_END)
 _WITHOUT_EFFECT: Final = re.compile(
     "-Wp,-MM?D,[^,]+|-Wa,--noexecstack|-fmodule-(name|map-file|output)=.*"
-    "|-fmodules-(strict-)?decluse",
+    r"|-fmodules-(strict-)?decluse|-Xclang-fembed-bitcode(=\w+)?",
     re.DOTALL,
 )
-"""Lists of headers, a note of the assembler's, the interface of a module of C++20, and layers,
-which Bazel has clang check."""
+"""Lists of headers, a note of the assembler's, the interface of a module of C++20, layers, which
+Bazel has clang check, and bitcode for a corpus."""
 _IMPORTS: Final = re.compile("-fmodule-file=[^=]+=.+", re.DOTALL)
 """The interface of another module of C++20."""
 _DEFINES: Final = re.compile("-Wp(,-[DU][^,]+)+", re.DOTALL)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import sys
 import time
@@ -57,6 +58,7 @@ MAX_BYTES: Final = 1 << 26
 """What the driver takes of a module, and of a file."""
 _DERIVED: Final = frozenset(InliningForSize.optional["derived"])
 """Features that LLVM does not send, behind those that it does."""
+_BEFORE_REASON: Final = re.compile(r"^mlgo-c(c|\+\+): error: (traces: )?")
 _UNLIKE: Final = "clang would not repeat its answers"
 
 
@@ -107,8 +109,11 @@ def open_build(
             modules = [each for each in compiled if isinstance(each, ExtractedModule)]
             failures = tuple(each for each in compiled if isinstance(each, str))
             if not modules:
-                reasons = "; ".join(failures) or "no command makes an object"
-                raise OptionsError(f"build: expected sources that can be compiled: {reasons}")
+                reason, more = "no command makes an object", ""
+                if failures:
+                    reason = failures[0]
+                    more = f"; and {len(failures) - 1} more" if len(failures) > 1 else ""
+                raise OptionsError(f"build: expected sources that can be compiled: {reason}{more}")
             with open_store(folder) as store:
                 for each in modules:
                     store.stage(each, each.name)
@@ -181,13 +186,18 @@ def unrepeatable(build: Build, names: Iterable[str], jobs: int, timeout_s: float
         try:
             _key(build, name, timeout_s)
         except CompileError as error:
-            return f"{_UNLIKE}: {error}"
+            return f"{_UNLIKE}: {_said(error)}"
         return None
 
     names = list(names)
     with ThreadPoolExecutor(jobs) as pool:
         reasons = zip(names, pool.map(reason, names), strict=True)
         return {name: reason for name, reason in reasons if reason is not None}
+
+
+def _said(error: CompileError) -> str:
+    """What ``mlgo-cc`` said in the end."""
+    return _BEFORE_REASON.sub("", error.last_line)
 
 
 def _key(build: Build, name: str, timeout_s: float) -> str:
@@ -273,7 +283,7 @@ def _line(
         line = f"{key} {answers} {name}\n"
         size_bytes, plain_bytes = _sizes(build, command, line, timeout_s)
     except CompileError as error:
-        return None, f"{_UNLIKE}: {error}"
+        return None, f"{_UNLIKE}: {_said(error)}"
     if size_bytes != found.size_bytes:
         return None, f"{_UNLIKE}: expected {found.size_bytes} bytes of text, found {size_bytes}"
     if size_bytes > plain_bytes:

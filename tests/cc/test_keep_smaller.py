@@ -91,6 +91,7 @@ def test_eviction_alone(driver: Driver, sample: Corpus, work: Path, way: Mapping
         "-Oz f.c -c -o sub/f.o -MD -MF f.d",
         "-Oz -x c -c - -o f.o",
         "-Oz -c @f.rsp",
+        "-Oz -c f.c -Xclang -fembed-bitcode=all",
     ],
 )
 def test_command_lines_that_make_one_object(driver: Driver, work: Path, line: str) -> None:

@@ -488,9 +488,10 @@ def test_a_build_that_is_searched(driver: Driver, tmp_path: Path) -> None:
     )
     lines_of_error = done.stderr.splitlines()
     assert (done.returncode, lines_of_error[0]) == (1, f"mlgo-gym: {message}")
-    assert lines_of_error[1].startswith("mlgo-gym: pch.o: clang would not repeat its answers: ")
-    assert lines_of_error[2].startswith("mlgo-cc: error: traces: expected a command line that ")
-    assert len(lines_of_error) == 3
+    assert lines_of_error[1:] == [
+        "mlgo-gym: pch.o: clang would not repeat its answers: expected options and headers that "
+        "tell all that decides the code, found '-include-pch'"
+    ]
     found = {each["module"]: each for each in json.loads(done.stdout)}
     assert not (project / "x.d").exists()
     text = (tmp_path / "traces" / ANSWERS).read_text()

@@ -76,6 +76,7 @@ static const char *const NO_OBJECT[] = {"-S", "--assemble", "-emit-llvm"};
 /* With one of these there is more to an object than the object, or it may be elsewhere: another one in
  * its place would not do. Those of clang's jobs and of LLVM come behind -Xclang and -mllvm. */
 #define APART "puts a part of the object elsewhere"
+#define EMBED_BITCODE "-fembed-bitcode"
 #define ABOUT "writes about the code of clang's own object"
 #define ELSEWHERE "may put the object elsewhere"
 static const struct {
@@ -95,7 +96,7 @@ static const struct {
     {"-save-stats", ABOUT},
     {"--save-stats", ABOUT},
     {"-stats-file", ABOUT},
-    {"-fembed-bitcode", "takes no options of LLVM's beside it"},
+    {EMBED_BITCODE, "takes no options of LLVM's beside it"},
     {"-fthinlto-index", "is the second half of ThinLTO"},
     {"-working-directory", ELSEWHERE},
     {"--driver-mode", ELSEWHERE},
@@ -279,8 +280,9 @@ static void look_for_files(const char *argument, bool is_value, struct seen *see
   if (is_value) {
     if (!strcmp(option, "-o") || !strcmp(option, "--output"))
       seen->output = strdup(argument);
-    else if (!strcmp(option, "-Xclang") || !strcmp(option, "-mllvm"))
-      look_for_more(argument, seen);
+    else if (!strcmp(option, "-mllvm") ||
+             (!strcmp(option, "-Xclang") && !has_prefix(argument, EMBED_BITCODE)))
+      look_for_more(argument, seen); /* a front end that embeds bitcode takes all else */
     return;
   }
   if (option && !strcmp(option, "-x")) {

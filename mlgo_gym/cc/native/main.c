@@ -90,13 +90,20 @@ static int print_key(const struct settings *settings, struct clang *clang,
                      struct message *message) {
   struct plan plan = plan_of(settings);
   char key[KEY_DIGITS + 1];
-  if (!check_cache(message) || !check_clang(clang, message))
-    say("error", message->text, "");
-  else if (!module_key(key, settings, clang, &plan))
-    say("error", "traces: expected a command line that makes one object of one source, ",
-        "whose options and headers tell all that counts");
-  else
-    return printf("%s\n", key) < 0;
+  if (check_cache(message) && check_clang(clang, message)) {
+    if (module_key(key, settings, clang, &plan))
+      return printf("%s\n", key) < 0;
+    const char *part = untold_part(settings, &plan);
+    if (part)
+      snprintf(message->text, MESSAGE_BYTES,
+               "traces: expected options and headers that tell all that decides the code, "
+               "found '%.200s'",
+               part);
+    else
+      snprintf(message->text, MESSAGE_BYTES,
+               "traces: expected a command line that makes one object of one source");
+  }
+  say("error", message->text, "");
   return 1;
 }
 

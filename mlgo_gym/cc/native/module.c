@@ -104,6 +104,12 @@ static bool is_aside(const char *argument) {
          begins(argument, ASIDE_PREFIXES, COUNT(ASIDE_PREFIXES));
 }
 
+/* What goes to clang's front end in two words: bitcode beside the code, for a corpus. */
+static bool embeds_bitcode(char *const *words) {
+  static const char EMBED[] = "-fembed-bitcode";
+  return !strcmp(words[0], "-Xclang") && words[1] && !strncmp(words[1], EMBED, strlen(EMBED));
+}
+
 static bool is_warning(const char *argument) {
   return !strncmp(argument, "-W", 2) && (argument[2] == '\0' || argument[3] != ',');
 }
@@ -126,14 +132,19 @@ static bool is_unseen(const char *argument, const char *next) {
   return argument[1] == 'd' && isupper((unsigned char)argument[2]); /* -dM: macros alone */
 }
 
-static bool can_tell_all(const struct settings *settings, const char *extension) {
+const char *untold_part(const struct settings *settings, const struct plan *plan) {
+  const char *dot = plan->input ? strrchr(plan->input, '.') : NULL;
   for (size_t index = 1; index < settings->argument_count; ++index) {
     const char *argument = settings->arguments[index];
+    if (embeds_bitcode(settings->arguments + index)) {
+      ++index;
+      continue;
+    }
     if (argument[0] == '@' ||
         (argument[0] == '-' && argument[1] && is_unseen(argument, settings->arguments[index + 1])))
-      return false;
+      return argument;
   }
-  return !begins(extension, OF_DEVICES, COUNT(OF_DEVICES));
+  return dot && begins(dot + 1, OF_DEVICES, COUNT(OF_DEVICES)) ? plan->input : NULL;
 }
 
 static void add_text(struct digest *digest, const char *text) {
@@ -151,7 +162,7 @@ static void read_arguments(struct digest *digest, char **command, const struct s
                            const char *input) {
   for (size_t index = 1; index < settings->argument_count; ++index) {
     char *argument = settings->arguments[index];
-    if (is_among(argument, ASIDE, COUNT(ASIDE))) {
+    if (is_among(argument, ASIDE, COUNT(ASIDE)) || embeds_bitcode(settings->arguments + index)) {
       ++index;
       continue;
     }
@@ -183,7 +194,7 @@ bool module_key(char *key, const struct settings *settings, const struct clang *
   uint8_t result[DIGEST_BYTES];
   const char *dot = plan->input ? strrchr(plan->input, '.') : NULL;
   if (plan->action != ADVISE_COMPILATION || !plan->object || plan->reads_stdin ||
-      plan->has_vocabulary || !can_tell_all(settings, dot ? dot + 1 : "") || uname(&machine))
+      plan->has_vocabulary || untold_part(settings, plan) || uname(&machine))
     return false;
   size_t most = settings->argument_count + COUNT(FIRST) + COUNT(VOLATILE) + 3;
   char **command = calloc(most, sizeof *command), **end = command;

@@ -21,6 +21,9 @@ const void *next_answer(struct answers *answers, const void *observation, size_t
                         struct message *message);
 
 /* module.c */
+/* The first word of a command line that decides code in a way that neither options nor headers tell; or
+ * NULL. */
+const char *untold_part(const struct settings *settings, const struct plan *plan);
 /* Stands for the source as the preprocessor leaves it, the options and clang; false where the command
  * line is for more than one object, or not all that counts can be seen. */
 bool module_key(char *key, const struct settings *settings, const struct clang *clang,

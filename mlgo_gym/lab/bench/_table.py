@@ -219,7 +219,7 @@ def page(made: Table) -> str:
         f"# {suite.name}",
         "",
         suite.about,
-        f"LLVM {suite.llvm_version}; {len(suite.packages)} packages.",
+        f"LLVM {suite.llvm_version}; packages: {len(suite.packages)}.",
         f"Best known values: version {made.best_version}.",
         "",
         f"| | seeds | {' | '.join(titles.values())} |",
@@ -413,7 +413,7 @@ def _result_yaml(suite: Suite, row: Row, dataset: str) -> str:
             f"    task_id: {task}",
             f"  value: {row.score[track].value:.2f}",
             f"  date: {json.dumps(date)}",
-            f"  notes: {json.dumps(f'{len(row.card.seeds)} seeds; suite {suite.sha256[:12]}')}",
+            f"  notes: {json.dumps(f'seeds: {len(row.card.seeds)}; suite {suite.sha256[:12]}')}",
         ]
         if row.card.url:
             lines += ["  source:", f"    url: {json.dumps(row.card.url)}"]

@@ -44,6 +44,7 @@ class TuneSearch:
         reward: what is to be less of each target, a name of `mlgo_gym.rollout.reward_names`;
             ``None`` is what `reward_of_build` says.
         track: shows how far it is.
+        warn: is told in one line of modules that cannot be searched.
     """
 
     problem: InliningForSize
@@ -53,6 +54,7 @@ class TuneSearch:
     timeout_s: float
     reward: str | None = None
     track: Track = lambda searches, _: searches
+    warn: Callable[[str], None] = lambda _: None
 
     def run(self, build: Build, found: Tuned, folder: Path) -> tuple[Tuned, dict[str, str | None]]:
         """Search the modules that matter, each where it is linked first, and keep the answers.
@@ -73,9 +75,7 @@ class TuneSearch:
         start = monotonic()
         seconds = self._seconds(found)
         most = max(int(seconds / LEAST_S), 1)
-        wanted = [key.name for keys in modules_that_matter(found, most).values() for key in keys]
-        left = unrepeatable(build, wanted, self.jobs, self.timeout_s)
-        parts = modules_that_matter(found, most, without=left)
+        parts, left = self._parts(build, found, most)
         count = sum(map(len, parts.values()))
         module_s = max(seconds / max(count, 1), LEAST_S)
         searches: list[ModuleSearch] = []
@@ -116,6 +116,25 @@ class TuneSearch:
         failed = {search.module: search.error for search in searches if search.error}
         spent_s = {**found.spent_s, "searching": monotonic() - start}
         return replace(found, searched=codes, spent_s=spent_s), {**left, **failed, **answers}
+
+    def _parts(
+        self, build: Build, found: Tuned, most: int
+    ) -> tuple[Mapping[str, tuple[ModuleKey, ...]], dict[str, str]]:
+        """The modules to search, and those left out since a build would not repeat answers."""
+        left: dict[str, str] = {}
+        checked: set[str] = set()
+        while True:
+            parts = modules_that_matter(found, most, without=left)
+            names = [key.name for keys in parts.values() for key in keys if key.name not in checked]
+            if not names:
+                break
+            left |= unrepeatable(build, names, self.jobs, self.timeout_s)
+            checked.update(names)
+        if left:
+            name, reason = next(iter(left.items()))
+            more = f"; and {len(left) - 1} more" if len(left) > 1 else ""
+            self.warn(f"search: left out: {name}: {reason}{more}")
+        return parts, left
 
     def _seconds(self, found: Tuned) -> float:
         """How long modules are searched together: what is left beside compiling all."""

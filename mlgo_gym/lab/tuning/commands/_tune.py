@@ -242,7 +242,9 @@ def _searched(
     model = _model(options, found)
     left_s = setting.budget_s - sum(found.spent_s.values())  # training may end early
     how = (setting.problem, model, left_s, setting.jobs, setting.timeout_s, options.reward)
-    search = TuneSearch(*how, lambda each, count: output.track(each, "searching", count))
+    search = TuneSearch(
+        *how, track=lambda each, count: output.track(each, "searching", count), warn=output.warn
+    )
     found, answers = search.run(build, found, options.output / _TRACES)
     return found, [f"{name}: {reason}" for name, reason in answers.items() if reason]
 
