@@ -10,12 +10,15 @@ libraries where it can be, at MinSizeRel with -Oz. Every link has ``--gc-section
 objects with sections. A row has the code left in what the project ships, and the change against
 plain clang. After each build without LTO the project's tests run; the exit status is 1 where one
 fails. With LTO only what ships is built. ``--way tuned`` takes ten minutes for each project.
+
+``--times`` builds no tests, and adds the processor time of each build over plain clang's.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -244,10 +247,10 @@ LINK_TIME = tuple(way for way, (flags, _) in WAYS.items() if flags)
 
 
 def measure(
-    name: str, ways: Sequence[str], cache: Path, jobs: int
+    name: str, ways: Sequence[str], cache: Path, jobs: int, *, times: bool = False
 ) -> tuple[Mapping[str, float], bool]:
     """Build and test in each way, and print the rows; the changes, and whether all tests passed."""
-    project = PROJECTS[name]
+    project = without_tests(PROJECTS[name]) if times else PROJECTS[name]
     with tempfile.TemporaryDirectory(prefix="mlgo_gym-") as scratch:
         folder = Path(scratch)
         source = unpack_sdist(fetch_tree(project.source, cache), folder)
@@ -255,18 +258,20 @@ def measure(
             path, start = source / project.without[0], project.without[1]
             lines = path.read_text().splitlines()
             path.write_text("\n".join(each for each in lines if not each.strip().startswith(start)))
-        good, plain = True, 0
+        good, plain, plain_s = True, 0, 0.0
         changes: dict[str, float] = {}
         names: tuple[str, ...] = ()
         for way in dict.fromkeys((PLAIN, *ways)):
             build = folder / way.replace(", ", "-")
             targets = names if way in LINK_TIME else project.targets
-            _build(project, source, build, way, (f"-j{jobs}", *targets))
+            taken_s = _build(project, source, build, way, (f"-j{jobs}", *targets))
             sizes = shipped(project, build)
             size, said = sum(sizes.values()), ""
             if way == PLAIN:
-                names, plain = tuple(sizes), size
-            if way not in LINK_TIME:
+                names, plain, plain_s = tuple(sizes), size, taken_s
+            if times:
+                said = f"{taken_s / plain_s:.2f} times the processor time ({taken_s:.0f} s)"
+            elif way not in LINK_TIME:
                 passed, said = _tested(project, source, build)
                 good &= passed
             changes[way] = size / plain - 1
@@ -285,8 +290,16 @@ def summarise(found: Mapping[str, Mapping[str, float]], ways: Sequence[str]) -> 
         print(f"{'mean':18}{way:22}{changes.mean():+10.2%}  [{100 * low:+.2f}, {100 * high:+.2f}]")
 
 
-def _build(project: Project, source: Path, build: Path, way: str, ninja: Sequence[str]) -> None:
-    """Configure and build; what a way needs beside the model is made by the first that needs it."""
+def without_tests(project: Project) -> Project:
+    """What a project ships, and no more of it than that where its build has an option for it."""
+    return replace(project, options=(*project.options, *project.alone), targets=())
+
+
+def _build(project: Project, source: Path, build: Path, way: str, ninja: Sequence[str]) -> float:
+    """Configure and build; what a way needs beside the model is made by the first that needs it.
+
+    Returns the processor time of compiling and linking, in seconds.
+    """
     flags, told = WAYS[way]
     if told is None:
         settings = NOTHING
@@ -299,7 +312,15 @@ def _build(project: Project, source: Path, build: Path, way: str, ninja: Sequenc
             call("mlgo-gym", "project", "--build", plain, "--output", file)
         settings = {key: value.format(project=file) for key, value in told.items()}
     _configure(project, source, build, flags, settings, driver=told is not None)
+    before = _processor_s()
     call("ninja", "-C", build, *ninja, settings=settings)
+    return _processor_s() - before
+
+
+def _processor_s() -> float:
+    """Return the processor time of all children so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _tuned(
@@ -307,8 +328,7 @@ def _tuned(
 ) -> Mapping[str, str]:
     """Tune what the project ships, without its tests, for ten minutes."""
     alone, folder = build.with_name("alone"), build.with_name("output")
-    shipped_alone = replace(project, options=(*project.options, *project.alone))
-    _configure(shipped_alone, source, alone, "", {}, driver=False)
+    _configure(without_tests(project), source, alone, "", {}, driver=False)
     call("ninja", "-C", alone, "-j2")  # what is generated is there
     budget = ("--budget", "10m", "--search", "9m", "--verify", "--jobs", "2")
     try:
@@ -381,6 +401,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="project_builds", description=__doc__)
     parser.add_argument("--project", action="append", choices=tuple(PROJECTS), help="repeat")
     parser.add_argument("--way", action="append", choices=tuple(WAYS), help="repeat")
+    parser.add_argument("--times", action="store_true")
     parser.add_argument("--jobs", type=int, default=2, metavar="N")
     parser.add_argument("--sources", type=Path, default=ROOT / "build" / "sdists", metavar="DIR")
     options = parser.parse_args(arguments)
@@ -389,7 +410,8 @@ def main(arguments: list[str] | None = None) -> int:
     failed = False
     for name in options.project or PROJECTS:
         try:
-            found[name], good = measure(name, ways, options.sources, options.jobs)
+            setting = (ways, options.sources, options.jobs)
+            found[name], good = measure(name, *setting, times=options.times)
             failed |= not good
         except RuntimeError as error:
             print(f"{name}: {error}", file=sys.stderr)
