@@ -66,7 +66,7 @@ def _write(options: argparse.Namespace, output: Output, project: Project) -> int
     write_project(options.output, facts)
     for each in facts:
         output.print(
-            f"{each.name}: {len(each.objects)} objects share {len(each.shared)} functions"
+            f"{each.name}: objects: {len(each.objects)}, functions they share: {len(each.shared)}"
             + ("; what is exported stays" if each.is_exported else "")
         )
     local = _localized(options, output, project, facts, failures) if options.local else {}

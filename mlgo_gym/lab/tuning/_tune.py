@@ -1,7 +1,8 @@
 """A model for one project: from one that is there, by the project's own modules.
 
 Of the models that are there the one is started from that makes the least linked text. A quarter of
-the modules is held out. The trainer ``advantage`` learns from the others, around that model; then
+the modules is held out; of a few modules no model is trained, and all say which of those that are
+there is the best. The trainer ``advantage`` learns from the others, around that model; then
 LLVM's own heuristic, that model and the tuned one are compared by linked text, and the best on what
 is held out is chosen.
 
@@ -46,7 +47,7 @@ from mlgo_gym.training import (
 )
 
 FEWEST: Final = 4
-"""Modules of which one can be held out."""
+"""Modules of which one can be held out; of fewer no model is trained."""
 
 _TRAINER: Final = "advantage"
 _CAUTION: Final = 1.0
@@ -122,21 +123,16 @@ class Tuning:
         """Tune, or go on with it.
 
         Raises:
-            OptionsError: there are too few modules, models have one name, the trainer does not
-                take a setting, or there is too little time for one round and no search.
+            OptionsError: models have one name, the trainer does not take a setting, or there is
+                too little time for one round and no search.
             ModelError: the model cannot be started from.
             TrainingError: the folder holds another tune, or no module compiles.
         """
-        if len(self.packages) < FEWEST:
-            raise OptionsError(
-                f"tune: expected at least {FEWEST} modules, of which a quarter is held out, found "
-                f"{len(self.packages)}"
-            )
         check_trainer_settings(_TRAINER, self.setting.settings)
         models = _named(self.setting.models)
         for each in models.values():
             _check_model(each, self.setting.problem)
-        _, held_out = self.packages.hold_out()
+        held_out = self.packages if self._is_small else self.packages.hold_out()[1]
         targets = dict(self.targets) or _as_one(self.packages)
         self._begin()
         named = " and ".join([*models, "LLVM's own"])
@@ -168,6 +164,11 @@ class Tuning:
         chosen = choose(found)
         self._keep(chosen, found, models[name])
         return replace(found, choice=chosen)
+
+    @property
+    def _is_small(self) -> bool:
+        """Whether there is too little to train on; all modules say then which model is best."""
+        return len(self.packages) < FEWEST
 
     def _scoring(self, packages: Packages) -> Scoring:
         setting = self.setting
@@ -217,8 +218,14 @@ class Tuning:
     ) -> tuple[float, Mapping[str, Any]] | None:
         """Train in the time that is left, which an evaluation of one model must follow.
 
-        Where a search leaves no time for it, no model is trained.
+        Where there are few modules, or a search leaves no time for it, no model is trained.
         """
+        if self._is_small:
+            self.watcher.warn(
+                f"no model is trained: expected at least {FEWEST} modules, of which a quarter is "
+                f"held out, found {len(self.packages)}"
+            )
+            return None
         budget_s = self.setting.budget_s - self.setting.search_s
         known = self._state().get("trained", {"budget_s": 0.0})
         if known["budget_s"] >= budget_s:
