@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +24,7 @@ from corpus_tools.children import run
 from corpus_tools.extraction.embedded import ExtractedModule
 from corpus_tools.extraction.recompile import BuildCommand, CompiledModule
 from corpus_tools.reading import Shape, shaped
-from mlgo_gym.base import file_stamp, read_bounded, read_json, write_json
+from mlgo_gym.base import EnvironmentSetupError, file_stamp, read_bounded, read_json, write_json
 
 _FILE: Final = "sources.json"
 _MAX_BYTES: Final = 1 << 28
@@ -134,10 +135,18 @@ class Sources:
 
     @cached_property
     def _environment(self) -> list[str | None]:
-        """What decides code beside a command: clang itself, and where it looks for headers."""
-        said = run(
-            [self._programs[0], "--version"], encoding="utf-8", timeout=_VERSION_DEADLINE_S
-        ).stdout
+        """What decides code beside a command: clang itself, and where it looks for headers.
+
+        Raises:
+            EnvironmentSetupError: clang does not say which it is.
+        """
+        command = [self._programs[0], "--version"]
+        try:
+            said = run(command, encoding="utf-8", timeout=_VERSION_DEADLINE_S).stdout
+        except (OSError, subprocess.SubprocessError) as error:
+            raise EnvironmentSetupError(
+                f"clang: cannot be asked for its version: {error}"
+            ) from error
         return [said, *map(os.environ.get, _VARIABLES)]
 
 

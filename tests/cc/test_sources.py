@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from corpus_tools.extraction.recompile import BuildCommand
+from mlgo_gym.cc import _sources
 from mlgo_gym.cc._project import Project, open_project
+from mlgo_gym.errors import EnvironmentSetupError
 
 HEADER = "static inline int twice(int x) { return 2 * x; }\n"
 SOURCES = {
@@ -105,6 +107,13 @@ def test_another_clang_compiles_all(
     monkeypatch.setenv("CPATH", str(build))
     opened(build)
     assert sorted(compiled) == ["a.c.o", "b.c.o"]
+
+
+def test_a_clang_that_does_not_answer(build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_sources, "_VERSION_DEADLINE_S", 1e-6)
+    message = "^clang: cannot be asked for its version: .* timed out"
+    with pytest.raises(EnvironmentSetupError, match=message):
+        opened(build)
 
 
 def test_a_header_that_is_written_meanwhile(build: Path, compiled: list[str]) -> None:
