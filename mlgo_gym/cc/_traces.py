@@ -73,6 +73,7 @@ class Build:
         programs: ``mlgo-cc`` and ``mlgo-c++``.
         project: the project file by which its modules have local functions.
         objects: the paths by which that knows the modules' objects.
+        keys: of the modules that were asked about, what ``mlgo-cc`` knows them by.
     """
 
     corpus: Corpus
@@ -81,6 +82,7 @@ class Build:
     programs: tuple[str, str]
     project: Path | None = None
     objects: Mapping[str, str] = field(default_factory=dict, repr=False)
+    keys: dict[str, str] = field(default_factory=dict, repr=False)
 
 
 @contextmanager
@@ -206,6 +208,8 @@ def _key(build: Build, name: str, timeout_s: float) -> str:
     Raises:
         CompileError: nothing does, or the build's own command line is not known by the same.
     """
+    if name in build.keys:
+        return build.keys[name]
     command, options = build.commands[name], ["--mlgo-strict=1", "--mlgo-traces-key"]
     as_built, searched = (
         command.run(build.programs, options, timeout_s, as_built=each).stdout.strip()
@@ -214,6 +218,7 @@ def _key(build: Build, name: str, timeout_s: float) -> str:
     if as_built != searched:
         left = " ".join(each for each in command.as_built if each not in command.arguments)
         raise CompileError(name, f"the module is another one with {left!r}, as the build has it")
+    build.keys[name] = searched
     return searched
 
 
