@@ -135,7 +135,7 @@ class Sources:
 
     @cached_property
     def _environment(self) -> list[str | None]:
-        """What decides code beside a command: clang itself, and where it looks for headers.
+        """The rest that decides code: clang itself, and where it looks for headers.
 
         Raises:
             EnvironmentSetupError: clang does not say which it is.

@@ -198,12 +198,12 @@ def unrepeatable(build: Build, names: Iterable[str], jobs: int, timeout_s: float
 
 
 def _said(error: CompileError) -> str:
-    """What ``mlgo-cc`` said in the end."""
+    """Return the last thing that ``mlgo-cc`` said."""
     return _BEFORE_REASON.sub("", error.last_line)
 
 
 def _key(build: Build, name: str, timeout_s: float) -> str:
-    """What stands for a module in its line, by which a build finds it.
+    """Return the key of a module's line, by which a build finds it.
 
     Raises:
         CompileError: nothing does, or the build's own command line is not known by the same.

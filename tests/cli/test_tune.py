@@ -226,6 +226,19 @@ def test_of_a_few_modules_no_model_is_trained(sample: Corpus, tmp_path: Path) ->
     assert "seen" not in done.stdout
 
 
+@pytest.mark.e2e
+def test_a_build_for_speed(sample: Corpus, tmp_path: Path) -> None:
+    folder = copied(sample, NAMES[:2], tmp_path / "corpus")
+    command = folder / f"{NAMES[0]}.cmd"
+    command.write_bytes(command.read_bytes().replace(b"-Oz", b"-O2"))
+    done = tune("--corpus", folder, cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stderr.splitlines()[0] == (
+        "mlgo-gym: 1 of 2 modules are compiled at -O2, for speed: what makes them smaller may make "
+        "them slower; measure that, or build with -Os or -Oz"
+    )
+
+
 @pytest.mark.parametrize(
     ("setting", "message"),
     [

@@ -22,18 +22,26 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from corpus_tools.reading import Shape, reason_of, shaped
-from mlgo_gym.base import ModelError, OptionsError, TrainingError, read_json, write_json
+from mlgo_gym.base import (
+    MlgoGymError,
+    ModelError,
+    OptionsError,
+    TrainingError,
+    read_json,
+    write_json,
+)
 from mlgo_gym.cc import ALL
 from mlgo_gym.corpus import ModuleKey, Packages
 from mlgo_gym.evaluation import Setting, in_order
 from mlgo_gym.lab.tuning._tune_scores import MAX_BYTES, Scoring, Track, digest, joined
 from mlgo_gym.lab.tuning._tuned import TUNED, TuneChoice, Tuned, choose, linked_bytes
-from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, llvm_version
+from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, llvm_version, options_of
 from mlgo_gym.model import CARD_FILE, read_card
 from mlgo_gym.problems import InliningForSize
 from mlgo_gym.rollout import BASELINE, Code
@@ -49,6 +57,7 @@ from mlgo_gym.training import (
 FEWEST: Final = 4
 """Modules of which one can be held out; of fewer no model is trained."""
 
+_FOR_SPEED: Final = frozenset({"O1", "O2", "O3"})
 _TRAINER: Final = "advantage"
 _CAUTION: Final = 1.0
 """How much the first model's certainty counts beside what is learned: here, as much."""
@@ -135,6 +144,7 @@ class Tuning:
         held_out = self.packages if self._is_small else self.packages.hold_out()[1]
         targets = dict(self.targets) or _as_one(self.packages)
         self._begin()
+        self._warn_of_speed()
         named = " and ".join([*models, "LLVM's own"])
         scoring = self._scoring(self.packages)
         plain, plain_s = self._plain_code()
@@ -164,6 +174,19 @@ class Tuning:
         chosen = choose(found)
         self._keep(chosen, found, models[name])
         return replace(found, choice=chosen)
+
+    def _warn_of_speed(self) -> None:
+        levels = []
+        for key in self.packages:
+            with suppress(MlgoGymError):  # compiling it says why it cannot be read
+                levels.append(options_of(self.packages[key]).opt_level)
+        fast = [level for level in levels if level in _FOR_SPEED]
+        if fast:
+            named = ", ".join(f"-{level}" for level in sorted(set(fast)))
+            self.watcher.warn(
+                f"{len(fast)} of {len(levels)} modules are compiled at {named}, for speed: what "
+                "makes them smaller may make them slower; measure that, or build with -Os or -Oz"
+            )
 
     @property
     def _is_small(self) -> bool:
