@@ -7,15 +7,15 @@ weights, which forgets the noise of single generations.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from mlgo_gym.problems import Problem, columns, observation_array
+from mlgo_gym.training._generations import Update
 from mlgo_gym.training._networks import PolicyNetwork
 from mlgo_gym.training._ranges import Count, Part, Positive, Ranged
 from mlgo_gym.training._trials import Tried
@@ -38,20 +38,16 @@ class UpdateConfig(Ranged):
     average: Part = 0.8
 
 
-class Update:
-    """A network that learns in place, its optimiser, and the average of its weights."""
+class PolicyGradient(Update):
+    """A network that learns from decisions and what they were worth."""
 
     def __init__(
         self, network: PolicyNetwork, problem: Problem, temperature: float, config: UpdateConfig
     ) -> None:
-        self.network: Final = network
+        super().__init__(network, config.learning_rate, kept=config.average)
         self._problem = problem
         self._temperature = temperature
         self._config = config
-        self._variables = network.trainable_variables
-        self._average = [each.numpy() for each in self._variables]
-        self._optimizer = keras.optimizers.Adam(config.learning_rate, beta_2=0.98)
-        self._optimizer.build(self._variables)
         self._step = tf.function(self._take_step, autograph=False, reduce_retracing=True)
 
     def learn(
@@ -75,35 +71,8 @@ class Update:
                 steps += 1
                 for name, value in self._step(seen, *batch).items():
                     sums[name] = sums.get(name, 0.0) + float(value)
-        kept = self._config.average
-        self._average = [
-            kept * old_value + (1 - kept) * variable.numpy()
-            for old_value, variable in zip(self._average, self._variables, strict=True)
-        ]
+        self.take_average()
         return {name: value / steps for name, value in sums.items()}
-
-    def averaged(self) -> list[_Array]:
-        """The moving average of the weights, as the network's ``set_weights`` takes them."""
-        return [each.copy() for each in self._average]
-
-    def arrays(self) -> dict[str, _Array]:
-        """Everything that learning goes on from."""
-        found = {name: each.numpy() for name, each in self._state().items()}
-        return found | {f"average.{i}": each for i, each in enumerate(self._average)}
-
-    def load(self, arrays: Mapping[str, _Array]) -> None:
-        """Go on from what `arrays` gave."""
-        for name, variable in self._state().items():
-            variable.assign(arrays[name])
-        self._average = [arrays[f"average.{index}"] for index in range(len(self._average))]
-
-    def _state(self) -> dict[str, Any]:
-        groups = {"network": self._variables, "optimizer": self._optimizer.variables}
-        return {
-            f"{name}.{index}": variable
-            for name, variables in groups.items()
-            for index, variable in enumerate(variables)
-        }
 
     def _take_step(self, seen: Any, actions: Any, old: Any, advantages: Any) -> dict[str, Any]:
         config = self._config

@@ -53,6 +53,16 @@ class NetworkCode:
         """The likeliest action."""
         return int(self.logits(observation.payload).argmax())
 
+    @property
+    def weights(self) -> tuple[_Array, ...]:
+        """The weights, to be changed in place while nobody asks."""
+        return tuple(self._weights.values())
+
+    def copy(self) -> NetworkCode:
+        """The same code beside weights of its own."""
+        weights = {name: each.copy() for name, each in self._weights.items()}
+        return NetworkCode(self._model, self._sent, weights)
+
     def __enter__(self) -> Self:
         return self
 

@@ -42,6 +42,7 @@ TRAINERS: Final[Mapping[str, str]] = MappingProxyType(
         "imitate": "imitate the best traces that 'search' has found",
         "advantage": "learn which single answers save bytes (inliner)",
         "group": "policy gradient on allocations of one function, compared (eviction)",
+        "evolution": "evolution strategies: networks with other weights, compared",
     }
 )
 """The trainers, and what each does."""

@@ -23,7 +23,7 @@ from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._export import load_network
 from mlgo_gym.training._group import GroupConfig, advantages_of, train
-from mlgo_gym.training._group_update import Update, UpdateConfig
+from mlgo_gym.training._group_update import PolicyGradient, UpdateConfig
 from mlgo_gym.training._networks import InliningNetwork, network_features
 from mlgo_gym.training._normalization import Normalization
 from mlgo_gym.training._run import TrainingRun
@@ -74,7 +74,7 @@ def test_a_flag_is_learned(sign: float, learns: bool) -> None:
     rows = flags(64)
     statistics = Normalization.fit(columns(rows, INLINING), network_features(INLINING))
     network = InliningNetwork(statistics, (16,), 0)
-    update = Update(network, INLINING, 1.0, UpdateConfig(learning_rate=3e-2, average=0.5))
+    update = PolicyGradient(network, INLINING, 1.0, UpdateConfig(learning_rate=3e-2, average=0.5))
     for iteration in range(20):
         generator = np.random.default_rng(iteration)
         tried, right = [], []
@@ -112,7 +112,7 @@ def test_one_generation_goes_only_so_far(already: float, low: float, high: float
         for action, sign in ((0, -1), (1, 1))
     ]
     config = UpdateConfig(learning_rate=3e-3, epochs=100, clip=0.1)
-    update = Update(network, INLINING, 1.0, config)
+    update = PolicyGradient(network, INLINING, 1.0, config)
     update.learn(tried, np.array([-0.5, 0.5]), np.random.default_rng(0))
     assert low < chances()[1] / before[1] < high
 
@@ -124,12 +124,12 @@ def test_what_is_saved_is_all_there_is() -> None:
     tried = [Tried(row.tobytes(), index % 2, -0.7) for index, row in enumerate(rows)]
     worth = np.arange(8.0)
 
-    def learned(update: Update, seed: int) -> dict[str, Array]:
+    def learned(update: PolicyGradient, seed: int) -> dict[str, Array]:
         update.learn(tried, worth, np.random.default_rng(seed))
         return update.arrays()
 
     first, second = (
-        Update(InliningNetwork(statistics, (4,), seed), INLINING, 1.0, UpdateConfig())
+        PolicyGradient(InliningNetwork(statistics, (4,), seed), INLINING, 1.0, UpdateConfig())
         for seed in (0, 1)
     )
     learned(first, 0)

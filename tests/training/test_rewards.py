@@ -182,6 +182,22 @@ def test_a_wrong_try_is_left_out(corpus: MakeCorpus, tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
+def test_a_network_by_which_a_program_goes_wrong_costs_most(
+    corpus: MakeCorpus, tmp_path: Path
+) -> None:
+    settings = ("generations=1", "contexts=1", "pairs=4", "hidden=[4]", "noise=50")
+    made = trained(
+        corpus(DESCRIPTION, {"twice.c": ADDRESS}), tmp_path / "run", *settings, trainer="evolution"
+    )
+    assert len(made.left_out) == 1
+    assert made.left_out[0].startswith("module 'a/twice.c': workload 'twice': expected ")
+    lines = map(json.loads, (tmp_path / "run" / "progress.jsonl").read_text().splitlines())
+    (generation,) = (each for each in lines if "collect/differing" in each)
+    assert 0 < generation["collect/differing"] <= 1
+    assert abs(generation["cost/worst"]) < 1
+
+
+@pytest.mark.e2e
 def test_a_model_by_what_its_programs_take(loop: Corpus) -> None:
     """A module that is worse is so by the reward; what no program reaches is left out."""
     packages = Packages.of({"p": loop})

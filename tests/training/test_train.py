@@ -43,7 +43,7 @@ def test_a_trainer_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(OptionsError) as error:
         train("ppo", SAMPLE_CORPUS, output=tmp_path / "run")
     assert str(error.value) == (
-        "trainer: expected one of clone, imitate, advantage, group, found 'ppo'"
+        "trainer: expected one of clone, imitate, advantage, group, evolution, found 'ppo'"
     )
     assert not (tmp_path / "run").exists()
 
