@@ -11,7 +11,7 @@ objects with sections. A row has the code left in what the project ships, and th
 plain clang. After each build without LTO the project's tests run; the exit status is 1 where one
 fails. With LTO only what ships is built. ``--way tuned`` takes ten minutes for each project.
 
-``--times`` builds no tests, and adds the processor time of each build over plain clang's.
+``--times`` builds what ships and no tests, and adds the processor time of that over plain clang's.
 """
 
 from __future__ import annotations
@@ -263,13 +263,16 @@ def measure(
         names: tuple[str, ...] = ()
         for way in dict.fromkeys((PLAIN, *ways)):
             build = folder / way.replace(", ", "-")
-            targets = names if way in LINK_TIME else project.targets
+            targets = names if times or way in LINK_TIME else project.targets
             taken_s = _build(project, source, build, way, (f"-j{jobs}", *targets))
             sizes = shipped(project, build)
             size, said = sum(sizes.values()), ""
             if way == PLAIN:
-                names, plain, plain_s = tuple(sizes), size, taken_s
+                names, plain = tuple(sizes), size
             if times:
+                if way == PLAIN:  # once more, now that it is known what ships
+                    call("ninja", "-C", build, "-t", "clean")
+                    plain_s = taken_s = _ninja_s(build, (f"-j{jobs}", *names), NOTHING)
                 said = f"{taken_s / plain_s:.2f} times the processor time ({taken_s:.0f} s)"
             elif way not in LINK_TIME:
                 passed, said = _tested(project, source, build)
@@ -312,15 +315,15 @@ def _build(project: Project, source: Path, build: Path, way: str, ninja: Sequenc
             call("mlgo-gym", "project", "--build", plain, "--output", file)
         settings = {key: value.format(project=file) for key, value in told.items()}
     _configure(project, source, build, flags, settings, driver=told is not None)
-    before = _processor_s()
+    return _ninja_s(build, ninja, settings)
+
+
+def _ninja_s(build: Path, ninja: Sequence[str], settings: Mapping[str, str]) -> float:
+    """Build, and return the processor time of that, in seconds."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     call("ninja", "-C", build, *ninja, settings=settings)
-    return _processor_s() - before
-
-
-def _processor_s() -> float:
-    """Return the processor time of all children so far."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def _tuned(
