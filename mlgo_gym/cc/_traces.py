@@ -58,7 +58,7 @@ MAX_BYTES: Final = 1 << 26
 """What the driver takes of a module, and of a file."""
 _DERIVED: Final = frozenset(InliningForSize.optional["derived"])
 """Features that LLVM does not send, behind those that it does."""
-_BEFORE_REASON: Final = re.compile(r"^mlgo-c(c|\+\+): error: (traces: )?")
+_OWN_ERROR: Final = re.compile(r"mlgo-c(?:c|\+\+): error: (?:traces: )?(.*)")
 _UNLIKE: Final = "clang would not repeat its answers"
 
 
@@ -198,8 +198,12 @@ def unrepeatable(build: Build, names: Iterable[str], jobs: int, timeout_s: float
 
 
 def _said(error: CompileError) -> str:
-    """Return the last thing that ``mlgo-cc`` said."""
-    return _BEFORE_REASON.sub("", error.last_line)
+    """Return the line that says what is wrong: of ``mlgo-cc`` itself, or else of clang."""
+    lines = str(error).splitlines()
+    for line in lines:
+        if found := _OWN_ERROR.match(line):
+            return found[1]
+    return next((line for line in lines if "error:" in line), lines[-1])
 
 
 def _key(build: Build, name: str, timeout_s: float) -> str:
