@@ -170,6 +170,13 @@ class Suite:
         return self.tracks or (TIERS,)
 
     @property
+    def baseline(self) -> str:
+        """The policy that others are compared with, in words."""
+        if self.kind == TIERS:
+            return "HotSpot's rule"
+        return "LLVM's own heuristic on the plain modules"
+
+    @property
     def columns(self) -> list[tuple[str, str]]:
         """The tracks and measures that are shown; of the local track, the first measure alone."""
         return [
@@ -191,6 +198,12 @@ class Suite:
                 f"'mlgo-gym bench fetch {self.name} --output DIR' brings them"
             )
         return self.folder
+
+    @property
+    def shipped_archive(self) -> Path | None:
+        """The archive of a suite whose files ship: recordings, which nobody can make again."""
+        path = _SHIPPED / f"{self.name}.tar.xz"
+        return path if path.exists() else None
 
     def modules(self, track: str) -> Packages:
         """The modules of a track."""

@@ -32,13 +32,13 @@ from mlgo_gym.lab.bench._scores import (
     probability_of_improvement,
 )
 from mlgo_gym.lab.bench._submission import VERIFIED, Card, Submission
-from mlgo_gym.lab.bench._suite import BEST, LOCAL, PLAIN, Suite, json_of, of_track
+from mlgo_gym.lab.bench._suite import BEST, LOCAL, PLAIN, TIERS, Suite, json_of, of_track
 from mlgo_gym.llvm import embedded_version
 from mlgo_gym.rollout import BASELINE
 
 _SCORE, _BETTER = "normalised score", "better than LLVM"  # columns that are no measures
 _LEGEND: Final = (
-    "Changes are in per cent against LLVM's own heuristic on the plain modules, means of packages; "
+    "Changes are in per cent against {baseline}, means of packages; "
     "scores are 0 for that heuristic and 100 for the best known. Brackets are 95 % bootstrap "
     "intervals over packages and seeds."
 )
@@ -231,7 +231,7 @@ def page(made: Table) -> str:
         lines.append(f"| {name} | {len(row.card.seeds)} | {' | '.join(cells)} |")
     lines += [
         "",
-        _LEGEND,
+        _LEGEND.format(baseline=suite.baseline),
         "",
     ]
     return "\n".join(lines)
@@ -242,7 +242,8 @@ def _titles(suite: Suite) -> dict[tuple[str, str], str]:
     tracks = suite.scored_tracks
     first = {(track, _SCORE): of_track("score", track) for track in tracks}
     rest = {each: f"{of_track(each[1], each[0])}, %" for each in suite.columns}
-    return first | {(tracks[0], _BETTER): _BETTER} | rest
+    better = _BETTER if suite.kind != TIERS else "better than HotSpot's rule"
+    return first | {(tracks[0], _BETTER): better} | rest
 
 
 def _cells(row: Row, titles: Mapping[tuple[str, str], str]) -> list[str]:
@@ -395,7 +396,7 @@ def _eval_yaml(suite: Suite) -> str:
         f"  - id: {task}\n    config: {suite.name}\n    split: {suite.split or 'test'}\n"
         for task in _tasks(suite)
     )
-    about = json.dumps(f"{suite.about} Normalised score: 0 is LLVM's own heuristic, 100 the best.")
+    about = json.dumps(f"{suite.about} Normalised score: 0 is {suite.baseline}, 100 the best.")
     return (
         f"name: {json.dumps(f'mlgo_gym {suite.name}')}\ndescription: {about}\n"
         f"evaluation_framework: mlgo_gym\ntasks:\n{tasks}"

@@ -185,7 +185,18 @@ def test_a_new_suite_of_tiers(tmp_path: Path) -> None:
 def test_suites_that_ship(tmp_path: Path) -> None:
     done = run("bench", "suites", "--json", cwd=tmp_path)
     names = [each["name"] for each in json.loads(done.stdout)]
-    assert {"size-v1", "size-v1-mini", "spill-v1", "speed-v1"} <= set(names)
+    assert {"size-v1", "size-v1-mini", "spill-v1", "speed-v1", "tiers-v1"} <= set(names)
+
+
+def test_recordings_ship(tmp_path: Path) -> None:
+    done = run("bench", "fetch", "tiers-v1", "--output", "tiers-v1", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    how = ("--suite", "tiers-v1", "--policy", "ski-rental", "--output", "ski.run", "--json")
+    done = run("bench", "run", *how, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {path.stem for path in (tmp_path / "tiers-v1" / "recordings").iterdir()} == {
+        *("json", "lz4", "osqp", "pycosat")
+    }
 
 
 class _Quiet(SimpleHTTPRequestHandler):

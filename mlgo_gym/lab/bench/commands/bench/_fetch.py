@@ -11,17 +11,18 @@ from mlgo_gym.cli import Output, file_or_uri
 from mlgo_gym.cli import options as shared
 
 DESCRIPTION = (
-    "Unpack a suite's archive and check every file's hash. Without --archive, the packages' "
-    "sources are fetched from PyPI and compiled by their recipes, which takes clang 22; what "
-    "differs from the suite is said, and is an error."
+    "Unpack a suite's archive and check every file's hash. Without --archive, a suite of "
+    "recordings is taken from this package, and the others' packages are fetched from PyPI and "
+    "compiled by their recipes, which takes clang 22; what differs from the suite is said, and is "
+    "an error."
 )
 EXAMPLE = "mlgo-gym bench fetch size-v1-mini --output suites/size-v1-mini"
 
 
 def add_options(add: shared.Options) -> None:
     add("suite", "NAME", "a suite that ships, or the file that describes one")
-    what = "its archive, here or by https://HOST/FILE or s3://BUCKET/KEY (default: it is built "
-    add("--archive", "FILE", what + "from recipes)", type=file_or_uri)
+    what = "its archive, here or by https://HOST/FILE or s3://BUCKET/KEY (default: its "
+    add("--archive", "FILE", what + "own, or it is built from recipes)", type=file_or_uri)
     add("--output", "DIR", "the suite's folder", required=True)
     add("--clang", "PATH", "clang 22, where it is built (default: from PATH)")
     add.jobs(2)
@@ -39,16 +40,17 @@ def run(options: argparse.Namespace, output: Output) -> int:
     )
 
     suite = suite_named(options.suite)
-    if isinstance(options.archive, Path):
-        found = unpack(options.archive, options.output, suite)
-    elif options.archive is not None:
+    archive = options.archive or suite.shipped_archive
+    if isinstance(archive, Path):
+        found = unpack(archive, options.output, suite)
+    elif archive is not None:
         with scratch_folder() as scratch:
             copy = scratch / "archive"
             try:
-                copy_file(options.archive, copy, MAX_BYTES)
+                copy_file(archive, copy, MAX_BYTES)
             except OSError as error:
-                raise BenchmarkError(f"{options.archive}: {error.strerror}") from error
-            found = unpack(copy, options.output, suite, options.archive)
+                raise BenchmarkError(f"{archive}: {error.strerror}") from error
+            found = unpack(copy, options.output, suite, archive)
     else:
         with scratch_folder() as scratch:
             with output.line() as say:
