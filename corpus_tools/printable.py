@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
-__all__ = ["listed", "printable"]
+__all__ = ["first_of", "listed", "printable"]
 
 _MOST_LISTED: Final = 160
 _FEW: Final = 3
@@ -48,3 +48,13 @@ def listed(known: Collection[str], found: object) -> str:
         return text
     some = difflib.get_close_matches(str(found), known, _FEW) or [*known][:_FEW]
     return f"{', '.join(some)} and {len(known) - len(some)} more"
+
+
+def first_of(texts: Iterable[str]) -> str:
+    """The first of several texts, and how many others there are; of none, nothing.
+
+    >>> first_of(["a.o: refused", "b.o: refused", "c.o: refused"])
+    'a.o: refused; and 2 more'
+    """
+    first, *rest = (*texts,) or ("",)
+    return f"{first}; and {len(rest)} more" if rest else first

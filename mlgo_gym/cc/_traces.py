@@ -38,6 +38,7 @@ from corpus_tools.extraction.recompile import BuildCommand, list_commands
 from corpus_tools.extraction.store import open_store
 from corpus_tools.manifest import describe
 from corpus_tools.object_file import read_bounded
+from corpus_tools.printable import first_of
 from corpus_tools.scratch import scratch_folder
 from mlgo_gym.base import EnvironmentSetupError, OptionsError, write_atomically
 from mlgo_gym.cc._sources import Sources
@@ -111,11 +112,8 @@ def open_build(
             modules = [each for each in compiled if isinstance(each, ExtractedModule)]
             failures = tuple(each for each in compiled if isinstance(each, str))
             if not modules:
-                reason, more = "no command makes an object", ""
-                if failures:
-                    reason = failures[0]
-                    more = f"; and {len(failures) - 1} more" if len(failures) > 1 else ""
-                raise OptionsError(f"build: expected sources that can be compiled: {reason}{more}")
+                reason = first_of(failures) or "no command makes an object"
+                raise OptionsError(f"build: expected sources that can be compiled: {reason}")
             with open_store(folder) as store:
                 for each in modules:
                     store.stage(each, each.name)

@@ -20,7 +20,6 @@ from typing import Annotated, Any, Final
 import numpy as np
 import tensorflow as tf
 
-from mlgo_gym.rollout import Failure
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._generations import (
     Generation,
@@ -63,19 +62,18 @@ class _Learner:
 
     def learn_from(self, generation: Generation) -> Mapping[str, float]:
         started = monotonic()
-        config, sampler = self._config, generation.sampler
+        config = self._config
         perturbation = Perturbation(
             config.seed, generation.number, config.pairs, config.noise, config.tolerated
         )
-        work = Perturbed(generation.workshop, generation.network, perturbation)
-        found = list(generation.workshop.successes(generation.drawn, work, sampler.numbered))
+        found = generation.outcomes(
+            Perturbed(generation.workshop, generation.network, perturbation)
+        )
         metrics = {"collect/seconds": monotonic() - started}
         if not found:
             return metrics
-        for error in (each for _, compared in found for each in compared.errors):
-            generation.data.warn(Failure(error))
         costs = np.array([compared.costs for _, compared in found])
-        weights = np.array([sampler.weights[index] for index, _ in found])
+        weights = np.array([weight for weight, _ in found])
         worth = worth_of(costs, weights, config.most_gain, config.most_loss)
         self.update.learn(worth, perturbation)
         known = costs[np.isfinite(costs)]

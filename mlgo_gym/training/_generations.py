@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import keras
 import numpy as np
 
+from mlgo_gym.base import WorkloadError
+from mlgo_gym.llvm import Compiler
+from mlgo_gym.rollout import Failure
 from mlgo_gym.training._compiled import CompiledNetwork
-from mlgo_gym.training._contexts import Sampler, Workshop
+from mlgo_gym.training._contexts import Sampler, TrainingContext, Workshop
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._export import save_model
 from mlgo_gym.training._features import ALL_FEATURES
@@ -48,6 +51,17 @@ class GenerationsConfig(Ranged):
     margin: NotNegative = 0.0
 
 
+class Outcome(Protocol):
+    """What became of a context."""
+
+    @property
+    def errors(self) -> tuple[WorkloadError, ...]:
+        """What programs did wrong."""
+
+
+_O = TypeVar("_O", bound=Outcome)
+
+
 @dataclass(frozen=True, slots=True)
 class Generation:
     """The contexts of one generation, and what compiles them with the network as it is now."""
@@ -59,6 +73,15 @@ class Generation:
     network: CompiledNetwork
     data: Data
     generator: np.random.Generator
+
+    def outcomes(
+        self, work: Callable[[Compiler, tuple[int, TrainingContext]], _O]
+    ) -> list[tuple[float, _O]]:
+        """The outcomes of its contexts, each behind what it counts; what failed is warned of."""
+        found = list(self.workshop.successes(self.drawn, work, self.sampler.numbered))
+        for error in (each for _, outcome in found for each in outcome.errors):
+            self.data.warn(Failure(error))
+        return [(self.sampler.weights[index], outcome) for index, outcome in found]
 
 
 class Update:

@@ -22,7 +22,6 @@ from typing import Annotated, Any, Final
 import numpy as np
 
 from mlgo_gym.problems import Problem
-from mlgo_gym.rollout import Failure
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._generations import Generation, GenerationsConfig, train_in_generations
 from mlgo_gym.training._group_update import PolicyGradient, UpdateConfig
@@ -66,14 +65,10 @@ class _Learner:
 
     def learn_from(self, generation: Generation) -> Mapping[str, float]:
         started = monotonic()
-        sampler, workshop = generation.sampler, generation.workshop
-        work = Trials(workshop, generation.network, self._config.setting(generation.number))
-        trials = list(workshop.successes(generation.drawn, work, sampler.numbered))
-        for error in (each for _, trial in trials for each in trial.errors):
-            generation.data.warn(Failure(error))
+        setting = self._config.setting(generation.number)
+        trials = generation.outcomes(Trials(generation.workshop, generation.network, setting))
         metrics = {"collect/seconds": monotonic() - started}
-        weighed = [(sampler.weights[index], trial) for index, trial in trials]
-        return metrics | (self._compared(weighed, generation.generator) if weighed else {})
+        return metrics | (self._compared(trials, generation.generator) if trials else {})
 
     def _compared(
         self, trials: Sequence[tuple[float, Trial]], generator: np.random.Generator

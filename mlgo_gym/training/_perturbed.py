@@ -61,21 +61,23 @@ class Perturbed:
 
     def __call__(self, compiler: Compiler, numbered: tuple[int, TrainingContext]) -> Compared:
         known, (_, context) = self.perturbation, numbered
+        shapes = [each.shape for each in self.network.weights]
         costs = np.full((known.pairs, 2), np.inf)
         errors = []
         with self.network.copy() as network:
-            for number, sign in np.ndindex(costs.shape):
-                self._shift(network, number, -known.noise if sign else known.noise)
-                try:
-                    score = self.workshop.score(compiler, context, network.answer)
-                except WorkloadError as error:
-                    errors.append(without_frames(error))
-                    continue
-                costs[number, sign] = context.cost(score, known.tolerated)
+            for number in range(known.pairs):
+                shifts = noise(known, number, shapes)
+                for place, scale in enumerate((known.noise, -known.noise)):
+                    self._shift(network, shifts, scale)
+                    try:
+                        score = self.workshop.score(compiler, context, network.answer)
+                    except WorkloadError as error:
+                        errors.append(without_frames(error))
+                        continue
+                    costs[number, place] = context.cost(score, known.tolerated)
         return Compared(costs, tuple(errors))
 
-    def _shift(self, network: NetworkCode, number: int, scale: float) -> None:
+    def _shift(self, network: NetworkCode, shifts: Sequence[_Array], scale: float) -> None:
         """Give a copy the network's weights and so much of a pair's noise."""
-        shifts = noise(self.perturbation, number, [each.shape for each in network.weights])
         for weights, base, shift in zip(network.weights, self.network.weights, shifts, strict=True):
             weights[...] = base + np.float32(scale) * shift

@@ -73,10 +73,10 @@ static const char *const SOURCES[] = {
 
 /* With one of these no object comes out, though nothing is linked. */
 static const char *const NO_OBJECT[] = {"-S", "--assemble", "-emit-llvm"};
+#define EMBED_BITCODE "-fembed-bitcode"
 /* With one of these there is more to an object than the object, or it may be elsewhere: another one in
  * its place would not do. Those of clang's jobs and of LLVM come behind -Xclang and -mllvm. */
 #define APART "puts a part of the object elsewhere"
-#define EMBED_BITCODE "-fembed-bitcode"
 #define ABOUT "writes about the code of clang's own object"
 #define ELSEWHERE "may put the object elsewhere"
 static const struct {

@@ -22,7 +22,7 @@ def profile_figure(made: Table) -> Figure:
     for name in list(shares)[:_MOST]:
         axes.step(thresholds, shares[name], where="post", label=plot_label(name))
     axes.axvline(0, color="black", linewidth=0.8, linestyle="--")
-    axes.set_xlabel("normalised score (0: LLVM's own heuristic, 100: the best known)")
+    axes.set_xlabel(f"normalised score (0: {made.suite.baseline}, 100: the best known)")
     axes.set_ylabel("share of runs above it")
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)

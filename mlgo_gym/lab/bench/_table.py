@@ -242,7 +242,7 @@ def _titles(suite: Suite) -> dict[tuple[str, str], str]:
     tracks = suite.scored_tracks
     first = {(track, _SCORE): of_track("score", track) for track in tracks}
     rest = {each: f"{of_track(each[1], each[0])}, %" for each in suite.columns}
-    better = _BETTER if suite.kind != TIERS else "better than HotSpot's rule"
+    better = _BETTER if suite.kind != TIERS else f"better than {suite.baseline}"
     return first | {(tracks[0], _BETTER): better} | rest
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
+from corpus_tools.printable import first_of
 from mlgo_gym.cc import Build, unrepeatable, write_answers
 from mlgo_gym.corpus import Corpus, ModuleKey, Packages
 from mlgo_gym.lab.tuning._tuned import Tuned
@@ -131,9 +132,8 @@ class TuneSearch:
             left |= unrepeatable(build, names, self.jobs, self.timeout_s)
             checked.update(names)
         if left:
-            name, reason = next(iter(left.items()))
-            more = f"; and {len(left) - 1} more" if len(left) > 1 else ""
-            self.warn(f"search: left out: {name}: {reason}{more}")
+            reasons = (f"{name}: {reason}" for name, reason in left.items())
+            self.warn(f"search: left out: {first_of(reasons)}")
         return parts, left
 
     def _seconds(self, found: Tuned) -> float:
