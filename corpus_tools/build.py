@@ -37,7 +37,7 @@ from corpus_tools.staging import (
     WORKLOADS,
     check_output,
     digests_of,
-    staged_folder,
+    staged_corpus,
 )
 from corpus_tools.workloads import build_workloads
 
@@ -142,7 +142,7 @@ def build_from_sources(
     """
     sources = sorted(set(sources))
     start = time.monotonic()
-    with staged_folder(output) as staged:
+    with staged_corpus(output) as staged:
         failures = compile_all(compilation, sources, staged, progress=progress)
         modules = _kept(sources, failures, keep_going=keep_going)
         built_by = compiler_info(compilation.clang, compilation.opt_level)

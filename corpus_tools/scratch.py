@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["is_alive", "process_namespace", "scratch_folder", "sibling_folder"]
+__all__ = ["is_alive", "process_namespace", "replaced_folder", "scratch_folder", "sibling_folder"]
 
 _LOCK: Final = ".mlgo-gym.lock"
 _STAGED, _OLD = ".staged", "old"
@@ -69,6 +69,31 @@ def sibling_folder(target: Path) -> Iterator[Path]:
     finally:
         os.close(lock)
         _remove(folder)
+
+
+@contextmanager
+def replaced_folder(target: Path) -> Iterator[Path]:
+    """Yield a folder beside ``target`` that takes its place when the block ends well.
+
+    What was there goes after, and stays where the block or the exchange of the two fails.
+
+    Raises:
+        OSError: the folder cannot be made or moved, or the target is a file.
+    """
+    target = Path(os.path.realpath(target))
+    with sibling_folder(target) as scratch:
+        # One level down: the folder around it is readable by its owner only.
+        staged, old = scratch / "new", scratch / _OLD
+        staged.mkdir()
+        yield staged
+        try:
+            if target.is_dir():
+                target.rename(old)
+            staged.rename(target)
+        except BaseException:
+            if old.exists() and not target.exists():
+                old.rename(target)
+            raise
 
 
 def _remove_abandoned(target: Path, prefix: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Final
 from corpus_tools.errors import OutputError
 from corpus_tools.manifest import MANIFEST_NAME
 from corpus_tools.reading import parse_json, read_regular, shaped
-from corpus_tools.scratch import sibling_folder
+from corpus_tools.scratch import replaced_folder
 
 INFO_NAME = "corpus_info.json"
 
@@ -46,7 +45,7 @@ def check_output(output: Path) -> None:
 
 
 @contextmanager
-def staged_folder(output: Path) -> Iterator[Path]:
+def staged_corpus(output: Path) -> Iterator[Path]:
     """Yield a temporary sibling of ``output`` that takes its place when the block ends well.
 
     Args:
@@ -59,27 +58,11 @@ def staged_folder(output: Path) -> Iterator[Path]:
     check_output(output)
     with ExitStack() as stack:
         try:
-            temporary = stack.enter_context(sibling_folder(output))
+            staged = stack.enter_context(replaced_folder(output))
         except OSError as error:
             raise OutputError.refused(output, error) from error
-        # One level down: the folder around it is readable by its owner only.
-        staged = temporary / "new"
-        staged.mkdir()
         yield staged
         check_output(output)
-        _swap(staged, output, temporary / "old")
-
-
-def _swap(staged: Path, output: Path, old: Path) -> None:
-    if output.exists():
-        output.rename(old)
-    try:
-        staged.rename(output)
-    except OSError:
-        if old.exists():
-            old.rename(output)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def digests_of(folder: Path) -> dict[str, str]:

@@ -16,7 +16,6 @@ import json
 import math
 import os
 import secrets
-import shutil
 import stat
 import sys
 import time
@@ -27,7 +26,7 @@ from types import MappingProxyType
 from typing import Any, BinaryIO, Final
 
 from corpus_tools.reading import parse_json
-from corpus_tools.scratch import sibling_folder
+from corpus_tools.scratch import replaced_folder
 
 __all__ = [
     "PARTIAL",
@@ -167,23 +166,11 @@ def staged_folder(target: Path) -> Iterator[Path]:
     All its files are forced to the disk before. What was at the target is deleted after, and stays
     where something cannot be written, or where it is a file.
     """
-    target = Path(os.path.realpath(target))
-    with sibling_folder(target) as scratch:
-        staged, old = scratch / "new", scratch / "old"
-        staged.mkdir()
+    with replaced_folder(target) as staged:
         yield staged
         for path in [*sorted(staged.rglob("*")), staged]:
             _sync(path)
-        try:
-            if target.is_dir():
-                target.rename(old)
-            staged.rename(target)
-        except BaseException:
-            if old.exists() and not target.exists():
-                old.rename(target)
-            raise
-        _sync(target.parent)
-        shutil.rmtree(old, ignore_errors=True)
+    _sync(Path(os.path.realpath(target)).parent)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from corpus_tools.manifest import Manifest
-from corpus_tools.staging import INFO_NAME, staged_folder
+from corpus_tools.staging import INFO_NAME, staged_corpus
 from mlgo_gym.base import write_json
 from mlgo_gym.cc._project import Project
 from mlgo_gym.cc._project_file import TargetFacts, object_facts
@@ -65,7 +65,7 @@ def localize_project(
     failures: dict[str, str] = {}
     compilers = partial(Compiler, timeout_s=timeout_s)
     running = each(corpus, work, compilers, jobs=jobs, size=corpus.size_bytes)
-    with staged_folder(output) as staged, closing(running):
+    with staged_corpus(output) as staged, closing(running):
         shutil.copytree(corpus.folder, staged, dirs_exist_ok=True)
         for done in running:
             path = staged / f"{done.item}.bc"

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from corpus_tools.manifest import Manifest, encode_command, write_json
-from corpus_tools.staging import INFO_NAME, staged_folder
+from corpus_tools.staging import INFO_NAME, staged_corpus
 from mlgo_gym.base import CorpusError
 from mlgo_gym.corpus import Corpus, Module, split_of
 from mlgo_gym.llvm import (
@@ -110,7 +110,7 @@ def split_functions(
     hashes: dict[str, str] = {}
     failures: dict[str, str] = {}
     instructions = 0
-    with staged_folder(output) as staged, closing(found):
+    with staged_corpus(output) as staged, closing(found):
         for done in found:
             if done.error:
                 failures[done.item] = str(done.error)

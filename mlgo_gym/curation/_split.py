@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from corpus_tools.errors import OutputError
 from corpus_tools.manifest import MANIFEST_NAME, Manifest, write_json
-from corpus_tools.staging import INFO_NAME, check_output, staged_folder
+from corpus_tools.staging import INFO_NAME, check_output, staged_corpus
 from mlgo_gym.base import CorpusError
 from mlgo_gym.corpus import JoinedCorpora, check_not_final
 from mlgo_gym.curation._facts import ModuleFacts, describe_modules
@@ -213,7 +213,7 @@ def write_split(
     folders = {side: output / side for side in _SIDES}
     with ExitStack() as stack:
         for side, folder in folders.items():
-            staged = stack.enter_context(staged_folder(folder))
+            staged = stack.enter_context(staged_corpus(folder))
             _write_side(corpora, split, options, side, staged)
     return folders
 

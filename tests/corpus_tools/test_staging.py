@@ -19,7 +19,7 @@ from corpus_tools.staging import (
     WORKLOADS,
     check_output,
     digests_of,
-    staged_folder,
+    staged_corpus,
 )
 
 
@@ -37,7 +37,7 @@ def _names(folder: Path) -> list[str]:
 
 def test_a_new_folder_appears_with_its_parents_at_the_end(tmp_path: Path) -> None:
     output = tmp_path / "new" / "corpus"
-    with staged_folder(output) as staged:
+    with staged_corpus(output) as staged:
         (staged / "a.bc").write_bytes(b"BC")
         assert not output.exists()
     assert _names(tmp_path) == ["new", "new/corpus", "new/corpus/a.bc"]
@@ -46,14 +46,14 @@ def test_a_new_folder_appears_with_its_parents_at_the_end(tmp_path: Path) -> Non
 
 def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
     (tmp_path / "corpus").mkdir()
-    with staged_folder(tmp_path / "corpus") as staged:
+    with staged_corpus(tmp_path / "corpus") as staged:
         (staged / "a.bc").write_bytes(b"BC")
     assert _names(tmp_path) == ["corpus", "corpus/a.bc"]
 
 
 def test_a_corpus_is_replaced_not_merged(tmp_path: Path) -> None:
     output = _corpus(tmp_path / "corpus", "old")
-    with staged_folder(output) as staged:
+    with staged_corpus(output) as staged:
         Manifest(()).write(staged)
     assert _names(tmp_path) == ["corpus", f"corpus/{MANIFEST_NAME}"]
 
@@ -61,14 +61,14 @@ def test_a_corpus_is_replaced_not_merged(tmp_path: Path) -> None:
 def test_a_corpus_behind_a_link_is_replaced_and_the_link_kept(tmp_path: Path) -> None:
     _corpus(tmp_path / "corpus", "old")
     (tmp_path / "link").symlink_to("corpus")
-    with staged_folder(tmp_path / "link") as staged:
+    with staged_corpus(tmp_path / "link") as staged:
         (staged / "a.bc").write_bytes(b"BC")
     assert (tmp_path / "link").is_symlink()
     assert _names(tmp_path / "corpus") == ["a.bc"]
 
 
 def _interrupted(output: Path) -> None:
-    with staged_folder(output) as staged:
+    with staged_corpus(output) as staged:
         (staged / "half.bc").write_bytes(b"BC")
         raise KeyboardInterrupt
 
@@ -116,14 +116,14 @@ def test_what_is_no_corpus_is_refused_and_kept(
     message = f"^{re.escape(f'output {output}: {problem}')}$"
     with pytest.raises(OutputError, match=message):
         check_output(output)
-    with pytest.raises(OutputError, match=message), staged_folder(output):
+    with pytest.raises(OutputError, match=message), staged_corpus(output):
         pytest.fail("the block ran")
     assert _names(tmp_path) == before
 
 
 def test_what_appears_while_the_corpus_is_built_is_not_overwritten(tmp_path: Path) -> None:
     output = tmp_path / "corpus"
-    with pytest.raises(OutputError, match="found a folder without"), staged_folder(output):
+    with pytest.raises(OutputError, match="found a folder without"), staged_corpus(output):
         _make_folder(output)
     assert _names(tmp_path) == ["corpus", "corpus/thesis.tex"]
 
@@ -138,7 +138,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, parent: str, re
     (tmp_path / "file").write_text("")
     (tmp_path / "locked").mkdir(mode=0o500)
     output = tmp_path / parent / "corpus"
-    with pytest.raises(OutputError) as caught, staged_folder(output):
+    with pytest.raises(OutputError) as caught, staged_corpus(output):
         pass
     assert str(caught.value) == f"output {output}: cannot be written: {reason}"
 
@@ -146,10 +146,10 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, parent: str, re
 def test_what_cannot_take_its_place_leaves_what_was_there(tmp_path: Path) -> None:
     output = _corpus(tmp_path / "corpus", "old")
     before = _names(tmp_path)
-    with pytest.raises(FileNotFoundError), staged_folder(output) as staged:
+    with pytest.raises(FileNotFoundError), staged_corpus(output) as staged:
         staged.rmdir()
     assert _names(tmp_path) == before
-    with pytest.raises(FileNotFoundError), staged_folder(tmp_path / "new") as staged:
+    with pytest.raises(FileNotFoundError), staged_corpus(tmp_path / "new") as staged:
         staged.rmdir()
     assert _names(tmp_path) == before
 

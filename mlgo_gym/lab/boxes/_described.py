@@ -22,7 +22,7 @@ from corpus_tools.errors import CorpusToolsError
 from corpus_tools.manifest import Manifest, encode_command, write_json
 from corpus_tools.reading import Shape, shaped
 from corpus_tools.scratch import scratch_folder
-from corpus_tools.staging import INFO_NAME, WORKLOAD_FILES, WORKLOADS, digests_of, staged_folder
+from corpus_tools.staging import INFO_NAME, WORKLOAD_FILES, WORKLOADS, digests_of, staged_corpus
 from corpus_tools.workloads import DESCRIPTION, Workload, load_workloads
 from mlgo_gym.base import WorkloadError, read_bounded, read_json
 from mlgo_gym.corpus import Corpus, Module
@@ -171,7 +171,7 @@ def write(described: Described, folder: Path, compiler: Compiler) -> None:
     functions = dict.fromkeys(name for name, _, _ in described.wanted)
     modules = {name: file_name(name) for name in functions}
     workload = described.workload
-    with staged_folder(folder) as staged:
+    with staged_corpus(folder) as staged:
         for function, name in modules.items():
             module = described.module_of(function)
             options = options_of(module, described.opt_level)

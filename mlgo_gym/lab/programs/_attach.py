@@ -15,7 +15,7 @@ from corpus_tools.manifest import Manifest, write_json
 from corpus_tools.profdata import ProfileTools
 from corpus_tools.reading import LARGEST_TEXT_BYTES
 from corpus_tools.scratch import scratch_folder
-from corpus_tools.staging import INFO_NAME, WORKLOAD_FILES, WORKLOADS, digests_of, staged_folder
+from corpus_tools.staging import INFO_NAME, WORKLOAD_FILES, WORKLOADS, digests_of, staged_corpus
 from mlgo_gym.base import ModuleError, ProfileError, read_bounded
 from mlgo_gym.corpus import Corpus, Module, corpus_info
 from mlgo_gym.curation import describe_module
@@ -84,7 +84,7 @@ def attach_profile(
     """
     tools = ProfileTools.find()
     with (
-        staged_folder(Path(output)) as staged,
+        staged_corpus(Path(output)) as staged,
         profile.at_hand() as counts,
         scratch_folder() as folder,
     ):
