@@ -17,6 +17,7 @@ from typing import Any, Final
 from corpus_tools.errors import CorpusToolsError
 from corpus_tools.scratch import scratch_folder
 from corpus_tools.workloads import compile_workload
+from mlgo_gym.base import WorkloadError
 from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus
 from mlgo_gym.lab.programs import ProgramRun, Programs, Way, compare_output, run_program, wrong
 from mlgo_gym.lab.tiers._recording import RESTED
@@ -26,6 +27,7 @@ _LOADER: Final = Path("/lib64/ld-linux-x86-64.so.2")
 _SYSTEM: Final = ("/usr/lib", "/usr/lib64", "/lib", "/lib64", "/etc")
 _SLOWDOWN: Final = 30
 _MORE_BYTES: Final = 4 << 30
+_AGAIN: Final = "; its 'main' was called {} times, which not every program bears: try --rounds 1"
 _OTHER_CALLS: Final = (
     "expected the same calls in each run and at each tier, found that {}; it may look at a clock, "
     "or at addresses"
@@ -196,7 +198,12 @@ class JitProgram(AbstractContextManager["JitProgram"]):
         job |= {"special": self.special, "kept": self.kept}
         if how["counting"] and how["events"] and not how.get("watching"):
             job["given"] = self._objects
-        return self._ask(json.dumps(how), self._line, json.dumps(job))
+        try:
+            return self._ask(json.dumps(how), self._line, json.dumps(job))
+        except WorkloadError as error:
+            if self._rounds == 1:
+                raise
+            raise WorkloadError(f"{error}{_AGAIN.format(self._rounds)}") from error
 
     def _compare(self, run: ProgramRun) -> None:
         """See that it wrote what it must; further rounds what they wrote first, at O0."""

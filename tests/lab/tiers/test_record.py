@@ -137,7 +137,16 @@ def test_what_several_rounds_write_is_looked_at(corpus: MakeCorpus) -> None:
     main = COUNTING.replace("f(10 + rounds++)", "rounds++ ? getpid() : 55")
     described = DESCRIPTION.replace(sha256(""), sha256("55\n"))
     made = corpus(described, ONE, f"#include <unistd.h>\n{main}")
-    with pytest.raises(WorkloadError, match="expected standard output of SHA-256"):
+    with pytest.raises(WorkloadError, match="expected standard output of SHA-256.*--rounds 1"):
+        record_program(made, "w", rounds=2)
+
+
+def test_a_main_that_ends_when_it_is_called_again(corpus: MakeCorpus) -> None:
+    main = COUNTING.replace("f(10 + rounds++)", "rounds++ ? (abort(), 0) : 55")
+    described = DESCRIPTION.replace(sha256(""), sha256("55\n"))
+    made = corpus(described, ONE, f"#include <stdlib.h>\n{main}")
+    record_program(made, "w")
+    with pytest.raises(WorkloadError, match=r"'main' was called 2 times.*try --rounds 1"):
         record_program(made, "w", rounds=2)
 
 
