@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Self
 
 from mlgo_gym.base import (
     CompilationError,
@@ -59,39 +59,43 @@ class Compilation(AbstractContextManager["Compilation"]):
     """
 
     def __init__(
-        self,
-        worker: Worker,
-        order: Order,
-        branches: Branches,
-        *,
-        is_branch: bool = False,
+        self, order: Order, exchange: Exchange, branches: Branches, *, is_replayed: bool = False
     ) -> None:
         self.module: Final = order.module
         self.problems: Final = order.problems
         self.task: Final = order.task
-        self.is_replayed = is_branch
+        self.is_replayed: Final = is_replayed
         self._order = order
         self._branches = branches
         self._result: CompilationResult | None = None
         self._product: Product | None = None
-        self._exchange = Exchange(
+        self._exchange = exchange
+        self._watch = Watch(order.module.name, exchange, is_timed=order.task.debug_info)
+
+    @classmethod
+    def started(
+        cls, worker: Worker, order: Order, branches: Branches, *, is_replayed: bool = False
+    ) -> Self:
+        """Have a worker begin; the worker of a replay is the compilation's own."""
+        exchange = Exchange(
             worker,
             order.module,
             order.timeout_s,
             order.problems,
             order.inside,
             keep_stderr=order.keep_stderr or order.task.print_frequencies or order.task.estimates,
-            owns_worker=is_branch,
+            owns_worker=is_replayed,
         )
-        self._watch = self._watched(self._exchange)
-        self._exchange.send(self._request())
+        compilation = cls(order, exchange, branches, is_replayed=is_replayed)
+        exchange.send(compilation._request())
+        return compilation
 
     def take_kept(self, problem: Problem) -> Sequence[tuple[Observation, bytes]]:
         """Return the decisions made in the worker since the last call, where they are kept.
 
         It is known once a question has come that was left to its host, or the end.
         """
-        return self._exchange.kept.pop(problem, ())
+        return self._exchange.take_kept(problem)
 
     def _request(self) -> CompileRequest:
         return CompileRequest(
@@ -178,7 +182,7 @@ class Compilation(AbstractContextManager["Compilation"]):
 
     def as_sent(self, problem: Problem) -> Problem | None:
         """A problem as LLVM has described it (`Problem.as_sent`); ``None`` where it has not yet."""
-        header = self._exchange.headers.get(problem)
+        header = self._exchange.header(problem)
         return None if header is None else problem.as_sent(header)
 
     def take_stderr(self) -> str:
@@ -277,11 +281,8 @@ class Compilation(AbstractContextManager["Compilation"]):
             return self._replayed()
         except OSError as error:
             raise EnvironmentSetupError(f"fork: {error}") from error
-        branch = type(self).__new__(type(self))
-        own = {"_exchange": exchange, "_watch": self._watched(exchange), "is_replayed": False}
-        vars(branch).update(vars(self) | own)
         self._branches.add(exchange.worker)
-        return branch
+        return Compilation(self._order, exchange, self._branches)
 
     def close(self) -> None:
         """End the compilation, finished or not; safe to call twice.
@@ -339,20 +340,17 @@ class Compilation(AbstractContextManager["Compilation"]):
         else:
             self._product = Product.of(answer, payload, self._exchange.take_stderr(), record)
 
-    def _watched(self, exchange: Exchange) -> Watch:
-        return Watch(self.module.name, exchange, is_timed=self.task.debug_info)
-
     def _replayed(self) -> Compilation:
         worker = Worker(self._exchange.worker.llvm_options, self._exchange.worker.limits)
         inside = recorded(self.asked_by, self.advice)
         for sent in inside.values():
             load(worker, self.module, sent, self._order.timeout_s, plain_options())
         order = replace(self._order, keep_stderr=False, inside=inside)
-        branch = Compilation(worker, order, self._branches, is_branch=True)
-        self._branches.add(branch._exchange.worker)
+        branch = Compilation.started(worker, order, self._branches, is_replayed=True)
+        self._branches.add(worker)
         pending = branch.next_observation()
         while pending is not None and branch.decisions < self.decisions:
-            branch._exchange.reply(branch.asked_by, self.advice[branch.decisions])
+            branch.answer(self.asked_by.advice.decode(self.advice[branch.decisions]).item())
             pending = branch.next_observation()
         if pending is None or pending.payload != self._question()[1].payload:
             branch.close()

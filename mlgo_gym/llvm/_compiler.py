@@ -139,7 +139,7 @@ class Compiler(AbstractContextManager["Compiler"]):
             self._check_llvm(order)
             worker = self._ready_worker(chosen.llvm_options)
             worker = self._with_policies(worker, order)
-            self._current = Compilation(worker, order, self._branches)
+            self._current = Compilation.started(worker, order, self._branches)
             return self._current
 
     def as_sent(self, problem: Problem, module: Module) -> Problem:

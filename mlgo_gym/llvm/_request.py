@@ -106,6 +106,23 @@ class NativeObject:
 
 
 @dataclass(frozen=True, slots=True)
+class Asking:
+    """A problem that LLVM asks about.
+
+    Attributes:
+        base: of the names of its channel's ends.
+        answerer: the key of who answers in the worker, or ``""``.
+        keeps: what was asked and answered there is told afterwards.
+        derives: the features of the call site that are sent besides LLVM's.
+    """
+
+    base: str
+    answerer: str
+    keeps: bool
+    derives: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CompileRequest:
     """Compile a module; if forkable, the worker may be cloned.
 
@@ -113,9 +130,6 @@ class CompileRequest:
         plain_options: the problems' own, under which LLVM asks nothing.
         llvm_options: what was chosen, by whomever.
         advisor_options: the problems' own, under which LLVM asks.
-        asking: of each problem that LLVM asks about, the base of its channel's names, the key of
-            who answers in the worker, or ``""``, whether what was asked is told afterwards, and
-            which features of the call site are sent besides.
         symbols: where in the library of LLVM that is which they are read by, from its start.
 
     Raises:
@@ -131,7 +145,7 @@ class CompileRequest:
     plain_options: tuple[str, ...]
     llvm_options: tuple[str, ...]
     advisor_options: tuple[str, ...] = ()
-    asking: tuple[tuple[str, str, bool, tuple[str, ...]], ...] = ()
+    asking: tuple[Asking, ...] = ()
     symbols: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -218,8 +232,8 @@ _KINDS: Final[Mapping[str, type[Request]]] = MappingProxyType(
         "cancel": CancelRequest,
     }
 )
-_NESTED: Final[Mapping[str, type[Target | Task]]] = MappingProxyType(
-    {"target": Target, "task": Task}
+_NESTED: Final[Mapping[str, type[Target | Task | Asking]]] = MappingProxyType(
+    {"target": Target, "task": Task, "asking": Asking}
 )
 
 
@@ -257,9 +271,9 @@ def _fields(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _field(name: str, value: Any) -> Any:
-    if name in _NESTED:
-        return _NESTED[name](**_fields(value))
-    return tuple(value) if isinstance(value, list) else value
+    if isinstance(value, list):
+        return tuple(_field(name, each) for each in value)
+    return _NESTED[name](**_fields(value)) if name in _NESTED else value
 
 
 FORK_SIGNAL: Final = signal.SIGUSR2

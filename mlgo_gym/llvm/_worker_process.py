@@ -10,7 +10,6 @@ import contextlib
 import os
 import select
 import signal
-import socket
 import subprocess
 import threading
 import weakref
@@ -27,15 +26,12 @@ from mlgo_gym.llvm._launch import (
     installed_llvmlite,
 )
 from mlgo_gym.llvm._limits import Limits, lack_of_memory
-from mlgo_gym.llvm._request import FrameDecoder, encode_frame
+from mlgo_gym.llvm._worker_ends import FrameSocket, StandardError
 from mlgo_gym.llvm._zygote import start_worker
 from mlgo_gym.problems import SentPolicy
 from mlgo_gym.stream import remove_stale_folders
 
 _START_TIMEOUT_S: Final = 60.0
-_CHUNK_BYTES: Final = 1 << 16
-_STDERR_LINES: Final = 20
-_STDERR_BYTES: Final = 1 << 14
 _CLOSE_TIMEOUT_S: Final = 1.0
 _DEATH_TIMEOUT_S: Final = 10.0
 """On a busy machine a child that has hung up needs a while to say why."""
@@ -86,11 +82,12 @@ class Worker:
     """A child process that compiles, one module at a time.
 
     Attributes:
+        stderr: what it writes to its standard error.
         verified: hashes of the modules that its verifier has passed.
         interest: what `wait` looks at: descriptors and the events of ``poll``.
         sandbox: what the kernel holds the child to.
         places: the child's descriptors, in pairs, that those of a request's channels become.
-        loaded: keys of the policies that it holds, the oldest first.
+        loaded: keys of the policies that it holds.
         is_disowned: it belongs to the process that this one was forked from.
     """
 
@@ -111,7 +108,7 @@ class Worker:
         self._alone = one_thread or Alone()
         self.link: Final = link or start_worker(self.limits, functions)
         self.pid: Final = self.link.process.pid
-        self._process, self._socket = self.link.process, self.link.frames
+        self._process = self.link.process
         self._finalizer = weakref.finalize(self, self.link.end)
         self.is_disowned = False
         _WORKERS.add(self)
@@ -120,17 +117,13 @@ class Worker:
         self.sandbox = Held(0, False)
         self.places: tuple[tuple[int, int], ...] = ()
         self.verified: set[str] = set()
-        self.loaded: dict[str, None] = {}
-        self._decoder = FrameDecoder()
-        self._unsent = memoryview(b"")
-        self._stderr = b""
-        self._kept: bytearray | None = None
-        self._stderr_fd = self.link.stderr_fd
+        self.loaded: frozenset[str] = frozenset()
+        self._frames = FrameSocket(self.link.frames)
+        self.stderr: Final = StandardError(self.link.stderr_fd, self._finalizer)
         self._poll = select.poll()
         self.interest: dict[int, int] = {}
-        for descriptor in (self._socket.fileno(), self._stderr_fd):
-            os.set_blocking(descriptor, False)
-            self.watch(descriptor)
+        self.watch(self._frames.descriptor)
+        self.watch(self.stderr.descriptor)
         self.versions = dict(versions) if versions else self._greeting()
 
     def branch(self, link: Link) -> Worker:
@@ -139,7 +132,7 @@ class Worker:
         branch.sandbox = self.sandbox
         branch.rss_bytes = self.rss_bytes
         branch.verified |= self.verified
-        branch.loaded |= self.loaded
+        branch.loaded = self.loaded
         return branch
 
     def _greeting(self) -> dict[str, str]:
@@ -152,7 +145,7 @@ class Worker:
                 self.sandbox = Held(*frame[0]["sandbox"])
                 self.places = tuple(zip(*[iter(frame[0]["places"])] * 2, strict=True))
         except WorkerDiedError as error:
-            why = lack_of_memory(self._stderr.decode("utf-8", "replace"), self.limits)
+            why = lack_of_memory(self.stderr.text(), self.limits)
             raise EnvironmentSetupError(
                 f"worker: could not start: {why or _last(error.stderr_tail) or error}"
             ) from error
@@ -169,17 +162,12 @@ class Worker:
         Descriptors leave with the first of it, at once.
         """
         with self._alone:
-            self._unsent = memoryview(bytes(self._unsent) + encode_frame(message, payload))
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                if descriptors:
-                    start = self._unsent[:_CHUNK_BYTES]
-                    sent = socket.send_fds(self._socket, [start], descriptors)
-                    self._unsent = self._unsent[sent:]
-            self._flush()
+            self._frames.send(message, payload, descriptors)
+            self._watch_frames()
 
     def take_frame(self) -> tuple[dict[str, Any], bytes] | None:
         """The next frame that has arrived whole, if there is one."""
-        frame = self._decoder.next_frame()
+        frame = self._frames.next_frame()
         if frame is not None:
             self.rss_bytes = frame[0]["rss_bytes"]
         return frame
@@ -194,28 +182,19 @@ class Worker:
         if self.interest.pop(descriptor, None) is not None:
             self._poll.unregister(descriptor)
 
-    def keep_stderr(self, keep: bool) -> None:
-        """Whether what the child writes to its standard error from now on is kept whole."""
-        self._kept = bytearray() if keep else None
-
-    def take_stderr(self) -> str:
-        """Return the text kept since the last call, all that the child wrote so far included."""
-        self._drain_stderr()
-        taken = (self._kept or b"").decode("utf-8", "replace")
-        if self._kept is not None:
-            self._kept.clear()
-        return taken
-
     def wait(self, timeout_s: float) -> set[int]:
         """Wait until something happens; returns the watched descriptors that have something."""
         watched = set[int]()
         with self._alone:
             for descriptor, _ in self._poll.poll(1000 * min(max(0.0, timeout_s), _LONGEST_POLL_S)):
-                if descriptor == self._stderr_fd:
-                    self._drain_stderr()
-                elif descriptor == self._socket.fileno():
-                    self._flush()
-                    self._receive()
+                if descriptor == self.stderr.descriptor:
+                    if not self.stderr.drain():
+                        self.unwatch(descriptor)
+                elif descriptor == self._frames.descriptor:
+                    self._frames.flush()
+                    self._watch_frames()
+                    if not self._frames.receive():
+                        raise self.died()
                 else:
                     watched.add(descriptor)
         return watched
@@ -244,10 +223,10 @@ class Worker:
         with self._alone:
             self.signal_kill()
             status = self._process.wait()
-            self._drain_stderr()
+            self.stderr.drain()
             if self._finalizer.detach():
                 self.link.close()
-        return status, self.stderr_tail()
+        return status, self.stderr.tail()
 
     def signal_kill(self) -> None:
         """Send SIGKILL and leave the rest to whoever waits for the child."""
@@ -259,8 +238,7 @@ class Worker:
         if self.is_disowned:
             return
         with self._alone:
-            with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
+            self._frames.shut_down()
             self._end(_CLOSE_TIMEOUT_S)
 
     def disown(self) -> None:
@@ -278,44 +256,16 @@ class Worker:
                 "forked from"
             )
 
-    def stderr_tail(self) -> tuple[str, ...]:
-        """The last lines that the child has written to its standard error."""
-        lines = self._stderr.decode("utf-8", "replace").splitlines()
-        if len(self._stderr) == _STDERR_BYTES:  # the first line may have lost its start
-            del lines[:1]
-        return tuple(line for line in lines if _is_message(line))[-_STDERR_LINES:]
-
-    def _flush(self) -> None:
-        with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
-            while self._unsent:
-                self._unsent = self._unsent[self._socket.send(self._unsent[:_CHUNK_BYTES]) :]
-        self.watch(self._socket.fileno(), select.POLLIN | (select.POLLOUT if self._unsent else 0))
-
-    def _receive(self) -> None:
-        try:
-            while data := self._socket.recv(_CHUNK_BYTES):
-                self._decoder.feed(data)
-        except BlockingIOError:
-            return
-        except ConnectionResetError:
-            pass
-        raise self.died()
+    def _watch_frames(self) -> None:
+        """Also wait for the child to take more, where something is left to send."""
+        sending = select.POLLOUT if self._frames.has_unsent else 0
+        self.watch(self._frames.descriptor, select.POLLIN | sending)
 
     def _end(self, patience_s: float) -> tuple[int, tuple[str, ...]]:
         # The child hung up: give it a moment to exit by itself, so that its status is its own.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(patience_s)
         return self.kill()
-
-    def _drain_stderr(self) -> None:
-        if not self._finalizer.alive:
-            return  # closed: whatever has that number now is not the child's
-        with contextlib.suppress(BlockingIOError):
-            while data := os.read(self._stderr_fd, _CHUNK_BYTES):
-                self._stderr = (self._stderr + data)[-_STDERR_BYTES:]
-                if self._kept is not None:
-                    self._kept += data
-            self.unwatch(self._stderr_fd)  # the child closed it
 
 
 _WORKERS: Final[weakref.WeakSet[Worker]] = weakref.WeakSet()
@@ -337,11 +287,6 @@ def _versions(greeting: tuple[dict[str, Any], bytes] | None) -> dict[str, str]:
     versions: dict[str, str] = greeting[0]["versions"]
     check_llvm(versions["llvm"], versions["llvmlite"])
     return versions
-
-
-def _is_message(line: str) -> bool:
-    """Not an empty line, and no block frequency, which a worker may have been asked for."""
-    return bool(line.strip()) and not line.startswith((" - BB", "block-frequency-info: "))
 
 
 def _last(lines: Sequence[str]) -> str:

@@ -25,6 +25,7 @@ from mlgo_gym.errors import (
     EnvironmentSetupError,
     ModuleError,
     OptionsError,
+    PolicyError,
     UsageError,
 )
 from mlgo_gym.llvm import _compilation, _exchange
@@ -33,6 +34,7 @@ from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.llvm.worker import _binding as binding
 from mlgo_gym.problems._headers import Feature
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always, default, never
+from mlgo_gym.problems._policy import SentPolicy
 from mlgo_gym.stream._channel import Channel
 from mlgo_gym.stream._events import Observation
 from tests.llvm.process.killed_parent import children_of_killed
@@ -562,3 +564,12 @@ def test_fifos_of_a_dead_process_are_swept(compiler: Compiler) -> None:
     channel.close()
     shutil.rmtree(full)
     shutil.rmtree(foreign)
+
+
+def test_a_policy_that_a_worker_cannot_load_is_refused_each_time(small: Corpus) -> None:
+    problem = InliningForSize()
+    sent = SentPolicy("damaged", {"kind": "recorded"}, b"")
+    with Compiler() as compiler:
+        for _ in range(2):
+            with pytest.raises(PolicyError, match="advice_bytes"):
+                compiler.start(small["frame_stream.c"], problem, inside={problem: sent})

@@ -263,7 +263,7 @@ def test_a_worker_that_printed_frequencies_still_says_its_last_words(
     allocator.baseline(allocator.optimize(module, options_of(module)))
     worker = allocator.compiler._worker
     assert worker is not None
-    assert worker.stderr_tail() == ()
+    assert worker.stderr.tail() == ()
 
 
 def test_high_pressure_is_bounded(allocator: Allocator) -> None:

@@ -232,7 +232,7 @@ class _Server:
         (self._once if request.is_for_once else self._answerers)[request.key] = made
         while len(self._answerers) > MAX_ANSWERERS:
             del self._answerers[next(iter(self._answerers))]
-        return {}, b""
+        return {"loaded": list(self._answerers)}, b""
 
     def _prepare(self, request: CompileRequest) -> None:
         """Compile what the process needs for such a request, once, while LLVM asks nothing."""
@@ -257,7 +257,7 @@ class _Server:
     def _look_inside(self, request: CompileRequest) -> None:
         """Make what tells of calls and live ranges, as far as a request needs it."""
         addresses = addresses_of(request.symbols)
-        derived = {name for *_, derives in request.asking for name in derives}
+        derived = {name for each in request.asking for name in each.derives}
         knows = self._knows
         if not knows.call_site and (request.task.knows_calls or derived - {FEATURE}):
             knows.call_site = CallSite(addresses, put)
@@ -276,12 +276,12 @@ class _Server:
             return self._product(request, data)
         asked = [
             Conversation(
-                os.fsencode(base),
-                self._once.get(key) or self._answerers.get(key),
-                keep,
-                besides_of(self._knows, derives, request.task),
+                os.fsencode(each.base),
+                self._once.get(each.answerer) or self._answerers.get(each.answerer),
+                each.keeps,
+                besides_of(self._knows, each.derives, request.task),
             )
-            for base, key, keep, derives in request.asking
+            for each in request.asking
         ]
         self._once.clear()
         self._inside.begin(asked)
