@@ -14,6 +14,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, cast
 
 from corpus_tools.manifest import name_problem
+from corpus_tools.reading import brief
+
+MOST_DOTS: Final = 256
+_QUOTED: Final = re.compile(r"""\"(?:[^"\\]|\\.)*\"|'[^']*'|#.*""")
+"""A string in one line, or a comment."""
 
 Fail = Callable[[str], Exception]
 
@@ -57,9 +62,18 @@ TEXT: Final = Field("a non-empty string", lambda value: isinstance(value, str) a
 
 
 def read_table(data: bytes, where: str, fail: Fail) -> dict[str, Any]:
-    """The table that bytes hold; what is no TOML is raised as what ``fail`` makes of words."""
+    """The table that bytes hold; what is no TOML is raised as what ``fail`` makes of words.
+
+    Lines have at most `MOST_DOTS` dots outside of strings: `tomllib` needs time that grows with the
+    square of a key's parts.
+    """
     try:
-        return tomllib.loads(data.decode())
+        text = data.decode()
+        for number, line in enumerate(text.splitlines(), 1):
+            if (found := _QUOTED.sub("", line).count(".")) > MOST_DOTS:
+                expected = f"expected at most {MOST_DOTS} dots, found {found}"
+                raise fail(f"{where}: line {number}: {expected}")
+        return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise fail(f"{where}: expected TOML, found {error}") from error
 
@@ -82,7 +96,7 @@ def check_values(
     """See that all values are what they must be."""
     for key, value in table.items():
         if not known[key].accepts(value):
-            raise _malformed(where, key, known[key].expected, repr(value), fail)
+            raise _malformed(where, key, known[key].expected, brief(value), fail)
 
 
 def _malformed(where: str, key: str, expected: str, found: str, fail: Fail) -> Exception:

@@ -48,13 +48,30 @@ SOURCE_LEVEL: Final = "O2"
 LARGEST_BYTES: Final = 1 << 20
 _BITCODE: Final = ".bc"
 _NAMES: Final = "a list of names in its folder, without '..'"
-_PATTERNS: Final = "a list of patterns of modules' names"
+MOST_GLOBS: Final = 1024
+_WILDCARDS: Final = frozenset("*?[")
+_PATTERNS: Final = f"a list of patterns of modules' names, at most {MOST_GLOBS} with * or ? or ["
 _NAME: Final = Field("lower-case letters, digits, '-'", matches(r"[a-z0-9][a-z0-9-]*"))
 _LIBRARY: Final = matches(r"[A-Za-z0-9_+.-]+")
 _FLAG: Final = matches(r"-[DU][^\0]+|-std=[\w+]+|-I[^\0]+")
 _MOST_S, _MOST_MIB, _MOST_CHARACTERS = 3600, 1 << 16, 1 << 16
 MOST_INPUT_BYTES: Final = 1 << 28
 _SUFFIXES: Final = (".c", ".cc", ".cpp", ".cxx", ".bc")
+
+
+def _is_glob(pattern: str) -> bool:
+    return not _WILDCARDS.isdisjoint(pattern)
+
+
+def _are_patterns(value: object) -> bool:
+    return is_names(value) and sum(map(_is_glob, value)) <= MOST_GLOBS  # type: ignore[call-overload]
+
+
+def _fitting(pattern: str, names: Mapping[str, object]) -> set[str]:
+    """Those of some names that a pattern fits."""
+    if _is_glob(pattern):
+        return {name for name in names if fnmatchcase(name, pattern)}
+    return {pattern} & names.keys()
 
 
 def _are_sources(names: list[str]) -> bool:
@@ -74,8 +91,12 @@ def _is_flag(value: str) -> bool:
 
 FIELDS: Final[Mapping[str, Field]] = {
     "about": TEXT,
-    "modules": Field(f"{_PATTERNS}, not empty", lambda v: is_names(v) and bool(v), required=False),
-    "exclude": Field(_PATTERNS, is_names, required=False),
+    "modules": Field(
+        f"{_PATTERNS}, not empty",
+        lambda value: _are_patterns(value) and bool(value),
+        required=False,
+    ),
+    "exclude": Field(_PATTERNS, _are_patterns, required=False),
     "sources": Field(
         f"{_NAMES}, of C, C++ or bitcode, each called otherwise",
         lambda value: is_names(value) and _are_sources(value),  # type: ignore[arg-type]
@@ -165,19 +186,17 @@ class Workload:
         Raises:
             WorkloadError: a pattern fits none.
         """
-        known = tuple(names)
+        known = dict.fromkeys(names)
+        linked = set[str]()
         for pattern in self.modules:
-            if not any(fnmatchcase(name, pattern) for name in known):
+            if not (fitting := _fitting(pattern, known)):
                 raise self.error(
                     f"expected objects that fit {pattern!r}, found none among the {len(known)} "
                     "modules of the corpus"
                 )
-        return tuple(
-            name
-            for name in known
-            if any(fnmatchcase(name, each) for each in self.modules)
-            and not any(fnmatchcase(name, each) for each in self.exclude)
-        )
+            linked |= fitting
+        linked.difference_update(*(_fitting(pattern, known) for pattern in self.exclude))
+        return tuple(name for name in known if name in linked)
 
     def source_paths(self) -> tuple[Path, ...]:
         """The sources, in place of each the bitcode that was made of it, where there is some."""

@@ -14,6 +14,7 @@ from corpus_tools import (
     profdata,
     reading,
     recipes,
+    tables,
     workloads,
 )
 from corpus_tools.extraction import inputs
@@ -96,6 +97,8 @@ BYTES = {
     "a text of the metadata of a part of a dataset": _parts.MAX_TEXT_BYTES,
     "a row group of a part, as far as it is read, by its metadata": _parts.MAX_GROUP_BYTES,
     "the tensors of a trace": _trace._MAX_BODY_BYTES,
+    "the sites of a trace": _trace._MAX_SITES_BYTES,
+    "one of them": _trace._MAX_SITE_BYTES,
     "a message of a gRPC host, unless told otherwise": _wire.DEFAULT_MAX_MESSAGE_BYTES,
     "a graph under training, in a child process": _interpreter.MAX_GRAPH_BYTES,
     "all inputs, or all outputs, of such a graph": _interpreter.MAX_TENSORS_BYTES,
@@ -160,6 +163,8 @@ NUMBERS = {
     "elements of one list of its metadata": _parts.MAX_LIST_LENGTH,
     "characters of a dataset's settings": _dataset._MAX_SETTINGS_LENGTH,
     "levels of JSON": reading.MAX_LEVELS,
+    "dots in a line of TOML, outside of strings": tables.MOST_DOTS,
+    "patterns of a workload's modules that have wildcards": workloads.MOST_GLOBS,
     "digits of a whole number of JSON": reading.MAX_DIGITS,
     "problems that LLVM asks about in one compilation": _request.MAX_CHANNELS,
     "arguments of one command": inputs._MOST_ARGUMENTS,

@@ -17,7 +17,8 @@ CMAKE_CACHE: Final = "CMakeCache.txt"
 
 _MAX_BYTES: Final = 1 << 26
 _DRIVERS: Final = {"CC": "mlgo-cc", "CXX": "mlgo-c++"}
-_ENTRY: Final = re.compile(r"^([^#/:=\s][^:=\s]*):([A-Z]+)=(.*)$", re.MULTILINE)
+_ENTRY: Final = re.compile(r"^([\w.+-]+):([A-Z]+)=(.*)$", re.MULTILINE)
+"""Of names that CMake has to quote, which it writes so, nothing is taken."""
 _SET: Final = frozenset({"BOOL", "STRING", "PATH", "FILEPATH"})
 """Kinds of entries that people set, or CMake finds for them; others are its own."""
 _TOOL: Final = re.compile(
@@ -33,6 +34,10 @@ _MESON_ARGUMENTS: Final = re.compile(r"\w+_(link_)?args")
 """Options that Meson takes from ``CFLAGS`` and the like as well."""
 _REWRITTEN: Final = frozenset("$'\"\\;")
 """Characters that make or CMake take for their own, however a shell has them quoted."""
+_UNREADABLE: Final = (
+    *(configparser.Error, OSError, ValueError, SyntaxError, TypeError, LookupError),
+    *(MemoryError, RecursionError),  # of what `ast.literal_eval` is given
+)
 _WORKSPACES: Final = ("MODULE.bazel", "WORKSPACE", "WORKSPACE.bazel")
 
 
@@ -68,12 +73,15 @@ def build_commands(
     if root is None:
         return [f"make {wrapped}".strip()]
     if (root / CMAKE_CACHE).is_file():
-        return _cmake_commands(root, wrapped, initial_cache)
-    if (root / _MESON_LINE).is_file() and (root / _MESON_INFO).is_file():
-        return _meson_commands(root, wrapped)
-    if any((root / name).is_file() for name in _WORKSPACES):
-        return _bazel_commands(settings)
-    return [f"make {wrapped}".strip()]
+        commands = _cmake_commands(root, wrapped, initial_cache)
+    elif (root / _MESON_LINE).is_file() and (root / _MESON_INFO).is_file():
+        commands = _meson_commands(root, wrapped)
+    elif any((root / name).is_file() for name in _WORKSPACES):
+        commands = _bazel_commands(settings)
+    else:
+        commands = [f"make {wrapped}".strip()]
+    _check_lines(commands, root)
+    return commands
 
 
 def driver_settings(model: Path | None, traces: Path | None, project: Path | None) -> list[str]:
@@ -92,6 +100,14 @@ def _check_words(words: Iterable[str]) -> None:
                 "expected a folder whose path make and CMake leave as it is, without control "
                 f"characters and any of {' '.join(sorted(_REWRITTEN))}, found {word!r}"
             )
+
+
+def _check_lines(commands: Iterable[str], build: Path) -> None:
+    """See that nothing that a build's files say ends a line, or is not seen when it is printed."""
+    for each in commands:
+        if not each.isprintable():
+            expected = "expected settings without control characters"
+            raise OptionsError(f"build {str(build)!r}: {expected}, found {each!r}")
 
 
 def _cmake_commands(root: Path, wrapped: str, initial_cache: Path | None) -> list[str]:
@@ -125,11 +141,16 @@ def _write_settings(path: Path, build: Path, entries: Iterable[tuple[str, str, s
     Raises:
         OptionsError: it cannot be written.
     """
-    lines = [
-        f"set({name} [==[{_EMBEDDING.sub('', value).strip()}]==] CACHE {kind} [==[]==])\n"
+    kept = [
+        (name, kind, _EMBEDDING.sub("", value).strip())
         for name, kind, value in entries
         if kind in _SET and not _TOOL.fullmatch(name) and not value.endswith("-NOTFOUND")
-        if str(build.absolute()) not in value and "]==]" not in value
+        if str(build.absolute()) not in value
+    ]
+    lines = [
+        f"set({name} [==[{value}]==] CACHE {kind} [==[]==])\n"
+        for name, kind, value in kept
+        if "]==]" not in f"{value}]"
     ]
     try:
         write_atomically(path, "".join(lines).encode())
@@ -150,8 +171,8 @@ def _meson_commands(root: Path, wrapped: str) -> list[str]:
         for each in read_json(known, _MAX_BYTES):
             if _MESON_ARGUMENTS.fullmatch(each["name"]) and each["value"]:
                 options[each["name"]] = str(_unembedded(each["value"]))
-    except (configparser.Error, OSError, ValueError, SyntaxError, TypeError, LookupError) as error:
-        text = " ".join(str(error).split())
+    except _UNREADABLE as error:
+        text = " ".join(str(error).split()) or type(error).__name__
         raise OptionsError(
             f"build {str(root)!r}: expected Meson's options, found {text}"
         ) from error

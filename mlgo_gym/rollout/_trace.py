@@ -57,6 +57,8 @@ _VERSION, _VERSION_WITH_SITES = 1, 2
 _MAX_BODY_BYTES: Final = 1 << 30
 _MAX_FILE_BYTES: Final = _MAX_BODY_BYTES + (1 << 24)
 _MAX_HEADER_BYTES: Final = 1 << 20
+_MAX_SITES_BYTES: Final = 1 << 26
+_MAX_SITE_BYTES: Final = 1 << 20
 _HASH_BYTES: Final = 32
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _ABOUT: Final = (
@@ -115,7 +117,7 @@ class Trace:
         ):
             if size != found:
                 raise TraceError(self.module, f"{name}: expected {size} bytes, found {found}")
-        _check_sites(self.sites, self.decisions, self.module)
+        _check_sites(len(self.sites), self.decisions, self.module)
 
     @classmethod
     def of(
@@ -158,7 +160,9 @@ class Trace:
 
     def to_bytes(self) -> bytes:
         """The whole file."""
-        sites = b"".join(site.to_json().encode() + b"\n" for site in self.sites)
+        lines = [site.to_json().encode() + b"\n" for site in self.sites]
+        _check_site_sizes(lines, self.module)
+        sites = b"".join(lines)
         body = zlib.compress(self.advice + self.observations + sites, 9)
         header = {
             "trace": _VERSION_WITH_SITES if sites else _VERSION,
@@ -284,17 +288,29 @@ def _check_hash(value: str, field_name: str, name: str) -> None:
 
 
 def _sites(data: bytes, decisions: int, name: str) -> tuple[Site, ...]:
+    _check_sites(data.count(b"\n"), decisions, name)  # before there is an object for each line
+    lines = data.splitlines(keepends=True)
+    _check_site_sizes(lines, name)
     try:
-        sites = tuple(Site.from_json(line) for line in data.splitlines())
+        sites = tuple(Site.from_json(line) for line in lines)
     except SpecError as error:
         raise TraceError(name, str(error)) from error
-    _check_sites(sites, decisions, name)
+    _check_sites(len(sites), decisions, name)
     return sites
 
 
-def _check_sites(sites: Sequence[Site], decisions: int, name: str) -> None:
-    if sites and len(sites) != decisions:
-        raise TraceError(name, f"sites: expected {decisions}, or none, found {len(sites)}")
+def _check_sites(found: int, decisions: int, name: str) -> None:
+    if found not in (0, decisions):
+        raise TraceError(name, f"sites: expected {decisions}, or none, found {found}")
+
+
+def _check_site_sizes(lines: Sequence[bytes], name: str) -> None:
+    for what, found, most in (
+        ("a site", max(map(len, lines), default=0), _MAX_SITE_BYTES),
+        ("sites", sum(map(len, lines)), _MAX_SITES_BYTES),
+    ):
+        if found > most:
+            raise TraceError(name, f"{what}: expected at most {most} bytes, found {found}")
 
 
 def _inflated(body: memoryview, size: int, name: str) -> bytes:
@@ -305,6 +321,6 @@ def _inflated(body: memoryview, size: int, name: str) -> bytes:
         tensors = inflater.decompress(body, size + 1)
     except zlib.error as error:
         raise TraceError(name, f"the tensors cannot be decompressed: {error}") from error
-    if len(tensors) != size or not inflater.eof:
+    if len(tensors) != size or not inflater.eof or inflater.unused_data:
         raise TraceError(name, f"expected {size} bytes of tensors, found {len(tensors)} or more")
     return tensors

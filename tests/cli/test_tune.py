@@ -437,6 +437,7 @@ def test_how_it_is_built(tmp_path: Path) -> None:
         "CMAKE_CXX_FLAGS:STRING=-fno-rtti -Xclang -fembed-bitcode=all\n"
         "CMAKE_CXX_FLAGS_MINSIZEREL:STRING=-Oz -DNDEBUG\nCMAKE_CXX_FLAGS_DEBUG:STRING=-g\n"
         "CMAKE_GENERATOR:INTERNAL=Unix Makefiles\nCMAKE_CXX_COMPILER:FILEPATH=/usr/bin/clang++\n"
+        "x;y)#a:STRING=1\nLEAVES:STRING=]=-fembed-bitcode=] junk [==[\nENDS:STRING=a]==\n"
         "WITH_TESTS:BOOL=OFF\nCMAKE_AR:FILEPATH=/usr/bin/ar\nHELD:STRING=a;b c\n"
         "CMAKE_C_COMPILER_AR:FILEPATH=/usr/bin/llvm-ar\nCMAKE_C_COMPILER_ABI:STRING=x\n"
         f"ZLIB_DIR:PATH=ZLIB_DIR-NOTFOUND\nDEPS:PATH={tmp_path}/deps\n"
@@ -497,7 +498,16 @@ def test_how_meson_builds_again(tmp_path: Path) -> None:
     comment, with_model, _ = build_commands(build, tmp_path)
     assert comment == "# let c and cpp of '/some where/cross.txt' be the commands of CC and CXX"
     assert with_model.startswith("CC='mlgo-cc --mlgo-keep-smaller ")
-    for path, damaged in ((line, "[op"), (line, "[other]\n"), (about, "[]"), (about, "{")):
+    text = line.read_text()
+    line.write_text(text.replace("cross.txt", "cross\\ntouch x # .txt"))
+    with pytest.raises(OptionsError, match=r"expected settings without control characters, found"):
+        build_commands(build, None)
+    line.write_text(text)
+    long = text.replace("['/some", "-" * 99999 + "['/some")
+    for path, damaged in (
+        *((line, "[op"), (line, "[other]\n"), (line, long)),
+        *((about, "[]"), (about, "{")),
+    ):
         good = path.read_text()
         path.write_text(damaged)
         with pytest.raises(

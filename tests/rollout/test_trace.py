@@ -129,6 +129,15 @@ def sited(lines: bytes) -> bytes:
         (sited(b'["a", "b", [[1, "a", 0, "", -1, 0]]]'), "site: expected [caller, callee, calls], "
          """found b'["a", "b", [[1, "a", 0, "", -1, 0]]]'"""),
         (sited(b'["a", "b", []]'), "sites: expected 2, or none, found 1"),
+        (sited(b"\n" * 9999), "sites: expected 2, or none, found 9999"),
+        (
+            sited(b'["a", "b", []]\n' + b" " * (1 << 20) + b"\n"),
+            "a site: expected at most 1048576 bytes, found 1048577",
+        ),
+        (
+            rewritten(body=zlib.compress(made().advice) + b"x"),
+            "expected 16 bytes of tensors, found 16 or more",
+        ),
         (rewritten(module=3), "module: expected str, found 3"),
         (rewritten(settings=[]), "settings: expected dict, found []"),
         (rewritten(decisions=True), "decisions: expected int, found True"),

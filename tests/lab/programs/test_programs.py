@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import lief
 import pytest
 
+from corpus_tools.tables import read_table
+from corpus_tools.workloads import Workload
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
 from mlgo_gym.errors import EnvironmentSetupError, WorkloadError
 from mlgo_gym.lab.programs._check import check_workloads
@@ -80,6 +83,12 @@ def test_cpp(corpus: MakeCorpus) -> None:
             "[workload.A]",
             "workload.toml: workload: expected lower-case letters, digits, '-', found 'A'",
         ),
+        (f"{'a.' * 300}a = 1", "workload.toml: line 1: expected at most 256 dots, found 300"),
+        (f"[{'a . ' * 300}a]", "workload.toml: line 1: expected at most 256 dots, found 300"),
+        (
+            DESCRIPTION + f"exclude = {['*a'] * 1025}",
+            "key 'exclude': expected a list of patterns of modules' names, at most 1024 with",
+        ),
         (f"{TABLE}abuot = 'x'", "workload 'twice': key 'abuot': expected one of about, modules"),
         (TABLE, "workload 'twice': key 'about': expected a non-empty string, found no such key"),
         (
@@ -140,6 +149,20 @@ def test_workloads_that_are_not_there(tmp_path: Path) -> None:
         find_workloads(Corpus.load(tmp_path / "c"))
     expected = f"expected a description in {tmp_path / 'c' / 'workloads'}, found none"
     assert str(caught.value) == f"workloads: {expected}"
+
+
+def test_patterns_are_of_names_in_the_corpus_s_order() -> None:
+    names = ("b.c", "a.c", "sub/[x].c", "c.cpp")
+    workload = Workload(name="w", folder=Path(), about="", stdout_sha256="", modules=("*.c",))
+    assert workload.modules_of(names) == ("b.c", "a.c", "sub/[x].c")
+    assert replace(workload, exclude=("a.c", "none")).modules_of(names) == ("b.c", "sub/[x].c")
+    named = replace(workload, modules=("c.cpp", "a.c"), exclude=("[b-c]*",))
+    assert named.modules_of(names) == ("a.c",)
+
+
+def test_dots_in_strings_and_comments_are_no_keys() -> None:
+    text = f'# {"." * 300}\na = [\'{"." * 300}\', "\\"{"." * 300}"]\n'
+    assert read_table(text.encode(), "t", WorkloadError) == {"a": ["." * 300, '"' + "." * 300]}
 
 
 def test_objects_that_are_not_there(corpus: MakeCorpus) -> None:
