@@ -52,8 +52,14 @@ from mlgo_gym.cc._kept import (
     named_file,
     read_kept,
 )
-from mlgo_gym.llvm import FEATURES as HOTNESS
-from mlgo_gym.llvm import GROUPS, LLVM_MAJOR, SYMBOLS, code, groups_of
+from mlgo_gym.llvm import (
+    CALL_SITE_SYMBOLS,
+    CALL_SITE_WRITERS,
+    HOTNESS_FEATURES,
+    LLVM_MAJOR,
+    call_site_code,
+    call_site_groups,
+)
 from mlgo_gym.model import (
     OBJECT,
     NativeModel,
@@ -243,25 +249,25 @@ def _sources(
     sources = [folder / "glue.c", folder / f"{native.name}.o"]
     if site:
         sources.append(folder / "call_site.ll")
-        sources[-1].write_text(code(has_threads=True), encoding="ascii")
+        sources[-1].write_text(call_site_code(has_threads=True), encoding="ascii")
     return [str(each) for each in sources]
 
 
 def _call_site(native: NativeModel) -> str:
     """Return the code for features of the call site, where a model takes some."""
-    groups = groups_of([each.spec.name for each in native.inputs])
+    groups = call_site_groups([each.spec.name for each in native.inputs])
     if not groups:
         return ""
     features = [name for group in groups for name in group]
-    calls = [f"{GROUPS[group]}(values + {features.index(group[0])})" for group in groups]
+    calls = [f"{CALL_SITE_WRITERS[group]}(values + {features.index(group[0])})" for group in groups]
     return _CALL_SITE.format(
-        declared="\n".join(f"int32_t {GROUPS[group]}(int64_t *);" for group in groups),
+        declared="\n".join(f"int32_t {CALL_SITE_WRITERS[group]}(int64_t *);" for group in groups),
         put=" & ".join(calls),
         features=", ".join(map(json.dumps, features)),
         feature_count=len(features),
-        symbols=", ".join(map(json.dumps, SYMBOLS)),
-        symbol_count=len(SYMBOLS),
-        llvm_major=LLVM_MAJOR if HOTNESS in groups else 0,
+        symbols=", ".join(map(json.dumps, CALL_SITE_SYMBOLS)),
+        symbol_count=len(CALL_SITE_SYMBOLS),
+        llvm_major=LLVM_MAJOR if HOTNESS_FEATURES in groups else 0,
     )
 
 

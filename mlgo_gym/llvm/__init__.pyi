@@ -69,11 +69,11 @@ from ._watching import watching as watching
 from ._worker_process import Worker as Worker
 from .command._options import OPTIONAL as OPTIONAL
 from .command._options import settings_of_code as settings_of_code
-from .inside._call_site import GROUPS as GROUPS
-from .inside._call_site import SYMBOLS as SYMBOLS
-from .inside._call_site import code as code
-from .inside._call_site import groups_of as groups_of
-from .inside._hotness import FEATURES as FEATURES
+from .inside._call_site import CALL_SITE_SYMBOLS as CALL_SITE_SYMBOLS
+from .inside._call_site import CALL_SITE_WRITERS as CALL_SITE_WRITERS
+from .inside._call_site import call_site_code as call_site_code
+from .inside._call_site import call_site_groups as call_site_groups
+from .inside._hotness import HOTNESS_FEATURES as HOTNESS_FEATURES
 from .inside._local import name_hash as name_hash
 from .inside._symbols import local_symbols as local_symbols
 from .text._allocation_score import AllocationScore as AllocationScore

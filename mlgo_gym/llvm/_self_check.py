@@ -22,7 +22,7 @@ from mlgo_gym.llvm._task import COMPILE, Task
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.llvm.inside import _call_site, _hotness, _live_range, _sites
 from mlgo_gym.llvm.inside._symbols import symbols
-from mlgo_gym.problems import InliningForSize, Problem, RegallocEviction
+from mlgo_gym.problems import NO_CUTOFF, InliningForSize, Problem, RegallocEviction
 
 if TYPE_CHECKING:
     from mlgo_gym.llvm._compiler import Compiler
@@ -80,9 +80,9 @@ _HOTNESS: Final = (
     _COUNTED,
     _COUNTED,
     (1, 0, 296, 0, 296, 990_000, 1, 0),
-    (1, 1, 0, 304, 0, _hotness.MOST, 0, 1),
+    (1, 1, 0, 304, 0, NO_CUTOFF, 0, 1),
 )
-"""`_hotness.FEATURES` of each call."""
+"""`_hotness.HOTNESS_FEATURES` of each call."""
 
 _NAMES: Final = ("first\0work", "first\0work", "first\0shared", "second\0work")
 _SITES: Final = tuple(
@@ -205,9 +205,9 @@ _PROBES: Final[dict[str, _Probe]] = {
     "sections of functions and data": _check_sections,
 }
 _SYMBOLS: Final[Mapping[str, Sequence[str]]] = {
-    "derived features": _call_site.CALL_SYMBOLS,
-    "hotness": _call_site.SYMBOLS,
-    "names and sites of calls": (*_call_site.CALL_SYMBOLS, *_sites.SYMBOLS),
+    "derived features": _call_site.SYMBOLS,
+    "hotness": _call_site.CALL_SITE_SYMBOLS,
+    "names and sites of calls": (*_call_site.SYMBOLS, *_sites.SYMBOLS),
     "live ranges": _live_range.RANGE_SYMBOLS,
     "functions left to LLVM": _live_range.SYMBOLS,
     "sections of functions and data": (),
@@ -234,7 +234,7 @@ def facilities_of(derives: Iterable[str], task: Task, options: CompileOptions) -
     names = set(derives)
     used = {
         "derived features": not names.isdisjoint(_call_site.FEATURES),
-        "hotness": not names.isdisjoint(_hotness.FEATURES),
+        "hotness": not names.isdisjoint(_hotness.HOTNESS_FEATURES),
         "names and sites of calls": task.knows_calls,
         "live ranges": _live_range.FEATURE in names,
         "functions left to LLVM": bool(task.left),

@@ -16,15 +16,16 @@ from ._vocabulary import Vocabulary as Vocabulary
 # isort: split
 # For other packages of this project; not documented, and may change.
 
+from ._call_features import CALL_FEATURES as CALL_FEATURES
+from ._call_features import MOST_SHARE as MOST_SHARE
+from ._call_features import NO_CUTOFF as NO_CUTOFF
+from ._call_features import SHARE_STEPS as SHARE_STEPS
 from ._fit import Fit as Fit
 from ._fit import with_all as with_all
 from ._headers import differences as differences
 from ._headers import layout_differences as layout_differences
 from ._inlining_features import DERIVED as DERIVED
 from ._inlining_features import FEATURES as FEATURES
-from ._inlining_features import HOTNESS as HOTNESS
-from ._inlining_features import MOST_SHARE as MOST_SHARE
-from ._inlining_features import SHARE_STEPS as SHARE_STEPS
 from ._inlining_for_size import DEFAULT_ADVICE as DEFAULT_ADVICE
 from ._inlining_for_size import default as default
 from ._inlining_for_size import never as never

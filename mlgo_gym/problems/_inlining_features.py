@@ -10,9 +10,11 @@ Units: a *cost* counts in LLVM's inline cost, where one instruction is 5 and a c
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from mlgo_gym.base import TensorSpec
+from mlgo_gym.problems._call_features import CALL_FEATURES, MOST_SHARE, NO_CUTOFF
 from mlgo_gym.problems._headers import Feature
 from mlgo_gym.problems._problem import COUNT_LIMIT
 
@@ -124,62 +126,21 @@ FEATURES: Final = (
     flag("is_caller_avail_external", "the caller's body is only a copy of one defined elsewhere"),
 )
 
-
-def _derived(name: str, meaning: str, unit: str = "count") -> Feature:
-    high = 1 if unit == "flag" else COUNT_LIMIT
-    return Feature(number(name), meaning, unit, 0, high, is_derived=True)
-
-
-DERIVED: Final = (
-    _derived("callee_is_local", "the callee is internal or private to its module", "flag"),
-    _derived(
-        "callee_is_shared",
-        "the callee is linkonce or weak: other objects may have it, and a linker keeps one",
-        "flag",
-    ),
-    _derived("callee_is_hidden", "the callee's visibility is hidden", "flag"),
-    _derived("callee_call_sites", "calls and invokes of the callee in the module at this moment"),
-    _derived("callee_callers", "functions that have such calls; at most 64 are told apart"),
-    _derived("callee_other_uses", "uses of the callee other than calls: its address is taken"),
-    _derived("callee_instruction_count", "instructions of the callee"),
-    _derived("caller_instruction_count", "instructions of the caller"),
-)
-"""In the order of `mlgo_gym.llvm.inside._call_site`, which reads them from LLVM's module."""
-
-
-MOST_SHARE: Final = 320
-"""The log share of all counts."""
-SHARE_STEPS: Final = 8
-"""How much less the log share of half of them is."""
-
-
-def _share(name: str, meaning: str) -> Feature:
-    return Feature(number(name), meaning, "log share", 0, MOST_SHARE, is_derived=True)
-
-
-HOTNESS: Final = (
-    _derived("call_is_counted", "the caller has counts, and the module their summary", "flag"),
-    _derived("callee_is_counted", "likewise the callee", "flag"),
-    _share("caller_entry_share", "how often the caller is entered"),
-    _share("callee_entry_share", "how often the callee is entered"),
-    _share("call_share", "how often the call is reached"),
-    Feature(
-        number("call_cutoff"),
-        "the first cutoff of the profile's summary that the call's count reaches; 1,000,000 for "
-        "none, or where it is not known",
-        "millionths of all counts",
-        0,
-        1_000_000,
-        is_derived=True,
-    ),
-    _derived("call_is_hot", "the call's count is hot by the summary", "flag"),
-    _derived("call_is_cold", "the call's count is cold by the summary", "flag"),
-)
-"""In the order of `mlgo_gym.llvm.inside._hotness`.
-
-A log share is 0 for what is never executed, and else 8 times the binary logarithm of the share of
-all counts of the profile, plus 320, rounded down: 320 for all, 8 less for half as much, at least 1.
-"""
+_HIGHEST: Final = {
+    "flag": 1,
+    "count": COUNT_LIMIT,
+    "log share": MOST_SHARE,
+    "millionths of all counts": NO_CUTOFF,
+}
+"""The bound of each unit of `CALL_FEATURES`."""
+DERIVED: Final[Mapping[str, tuple[Feature, ...]]] = {
+    setting: tuple(
+        Feature(number(name), meaning, unit, 0, _HIGHEST[unit], is_derived=True)
+        for name, (unit, meaning) in features.items()
+    )
+    for setting, features in CALL_FEATURES.items()
+}
+"""The features that LLVM does not send, by the setting that adds them."""
 
 
 def embeddings(dimension: int) -> tuple[Feature, ...]:

@@ -16,15 +16,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mlgo_gym.base import OptionsError, TensorSpec, UsageError
+from mlgo_gym.problems._call_features import CALL_FEATURES
 from mlgo_gym.problems._headers import Feature
-from mlgo_gym.problems._inlining_features import (
-    DERIVED,
-    FEATURES,
-    HOTNESS,
-    embeddings,
-    flag,
-    number,
-)
+from mlgo_gym.problems._inlining_features import DERIVED, FEATURES, embeddings, flag, number
 from mlgo_gym.problems._policy import Action, FunctionPolicy, Policy, RandomPolicy
 from mlgo_gym.problems._problem import Problem, laid_out
 from mlgo_gym.problems._vocabulary import PRESETS, Vocabulary
@@ -151,8 +145,7 @@ class InliningForSize(Problem):
     optional: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         {
             "ir2vec": tuple(each.spec.name for each in embeddings(1)),
-            "derived": tuple(each.spec.name for each in DERIVED),
-            "hotness": tuple(each.spec.name for each in HOTNESS),
+            **{setting: tuple(features) for setting, features in CALL_FEATURES.items()},
         }
     )
     file_settings: ClassVar[Mapping[str, Collection[str]]] = MappingProxyType({"ir2vec": PRESETS})
@@ -167,13 +160,13 @@ class InliningForSize(Problem):
             vocabulary = Vocabulary.of(self.ir2vec)
             object.__setattr__(self, "ir2vec", vocabulary)
             vars(self)["features"] = FEATURES + embeddings(vocabulary.dimension)
-        for name in ("derived", "hotness"):
+        for name in DERIVED:
             if not isinstance(value := getattr(self, name), bool):
                 raise OptionsError(f"{name}: expected True or False, found {value!r}")
         if self.skip_policy not in SKIP_POLICIES:
             expected = " or ".join(map(repr, SKIP_POLICIES))
             raise OptionsError(f"skip_policy: expected {expected}, found {self.skip_policy!r}")
-        if more := (*(DERIVED if self.derived else ()), *(HOTNESS if self.hotness else ())):
+        if more := tuple(each for name in self._derived_settings() for each in DERIVED[name]):
             sent = (*self.features, *self.extras, *more)
             vars(self).update(features=self.features + more, **laid_out(sent))
 
@@ -237,6 +230,9 @@ class InliningForSize(Problem):
             "problem": self.name,
             "size_increase_threshold": "inf" if math.isinf(limit) else float(limit),
             **(self.ir2vec.settings() if isinstance(self.ir2vec, Vocabulary) else {}),
-            **{name: True for name in ("derived", "hotness") if getattr(self, name)},
+            **dict.fromkeys(self._derived_settings(), True),
             **({"skip_policy": self.skip_policy} if self.skip_policy != SKIP_POLICIES[0] else {}),
         }
+
+    def _derived_settings(self) -> list[str]:
+        return [name for name in DERIVED if getattr(self, name)]

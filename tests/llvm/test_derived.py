@@ -88,7 +88,7 @@ def test_they_are_counted(compiler: Compiler) -> None:
 
 
 def test_the_names_are_the_problems() -> None:
-    assert InliningForSize.optional["derived"] == FEATURES
+    assert DERIVED.derives == FEATURES
     assert all(each.is_derived == (each.spec.name in FEATURES) for each in DERIVED.features)
 
 

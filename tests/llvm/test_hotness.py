@@ -19,7 +19,7 @@ from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.lab.programs import ProfileFile, attach_profile, collect_profile
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.llvm.inside._hotness import FEATURES
+from mlgo_gym.llvm.inside._hotness import HOTNESS_FEATURES
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.problems._policy import Policy
 from mlgo_gym.rollout._replay import record, replay
@@ -97,7 +97,7 @@ def asked(compiler: Compiler, module: Module, answer: Any = default) -> list[tup
     seen: list[tuple[int, ...]] = []
 
     def look(observation: Observation) -> int:
-        seen.append(tuple(int(observation[name][0]) for name in FEATURES))
+        seen.append(tuple(int(observation[name][0]) for name in HOTNESS_FEATURES))
         return int(answer(observation))
 
     compiler.compile_module(module, problem=HOTNESS, policy=look)
@@ -120,10 +120,9 @@ def test_without_a_profile_nothing_is_known(sample: Corpus, compiler: Compiler) 
 
 
 def test_the_names_are_the_problems() -> None:
-    assert InliningForSize.optional["hotness"] == FEATURES
-    assert HOTNESS.derives == FEATURES
+    assert HOTNESS.derives == HOTNESS_FEATURES
     both = InliningForSize(hotness=True, derived=True)
-    assert both.derives == (*InliningForSize.optional["derived"], *FEATURES)
+    assert both.derives == (*InliningForSize.optional["derived"], *HOTNESS_FEATURES)
 
 
 @pytest.mark.parametrize("derived", [False, True])
@@ -142,13 +141,13 @@ def test_traces_and_datasets_have_them(sample: Corpus, compiler: Compiler, tmp_p
     record(compiler, module, HOTNESS, default, keep_observations=True).save(tmp_path / "trace")
     trace = Trace.load(tmp_path / "trace")
     assert trace.settings["hotness"] is True
-    assert {spec.name for spec in trace.features} >= {*FEATURES}
+    assert {spec.name for spec in trace.features} >= {*HOTNESS_FEATURES}
     assert replay(compiler, trace, module).object_sha256 == trace.object_sha256
     with DatasetWriter(tmp_path / "dataset", header_of(HOTNESS)) as writer:
         corpora = {"sample": sample.only(["digest.c"])}
         list(record_dataset(writer, corpora, HOTNESS, "default", default))
     problem = Dataset.open(tmp_path / "dataset").problem
-    assert {each.spec.name for each in problem.features} >= {*FEATURES}
+    assert {each.spec.name for each in problem.features} >= {*HOTNESS_FEATURES}
 
 
 def test_an_environment_forks(sample: Corpus) -> None:
@@ -172,7 +171,7 @@ def test_an_environment_forks(sample: Corpus) -> None:
 
 
 def _hotness_of(observation: Any) -> dict[str, int]:
-    return {name: int(observation[name][0]) for name in FEATURES}
+    return {name: int(observation[name][0]) for name in HOTNESS_FEATURES}
 
 
 def test_what_the_setting_cannot_be() -> None:
@@ -198,5 +197,5 @@ def test_no_factor_changes_them(sample: Corpus, compiler: Compiler, tmp_path: Pa
         asked_of = [asked(compiler, corpus[name]) for corpus in corpora]
         assert asked_of[0] == asked_of[1]
         seen |= {*asked_of[0]}
-    assert len({each[FEATURES.index("call_share")] for each in seen}) > 5
-    assert {each[FEATURES.index("call_is_hot")] for each in seen} == {0, 1}
+    assert len({each[HOTNESS_FEATURES.index("call_share")] for each in seen}) > 5
+    assert {each[HOTNESS_FEATURES.index("call_is_hot")] for each in seen} == {0, 1}

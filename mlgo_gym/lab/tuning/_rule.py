@@ -10,16 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from mlgo_gym.problems import DERIVED, FEATURES, HOTNESS, Feature
+from mlgo_gym.problems import DERIVED, FEATURES, Feature
 
 _Array = np.ndarray[Any, Any]
 
 KNOWN: Final[Mapping[str, Feature]] = {
-    each.spec.name: each for each in (*FEATURES, *DERIVED, *HOTNESS)
+    each.spec.name: each for each in chain(FEATURES, *DERIVED.values())
 }
 """The features that rules may be over: single numbers that are read, so no embeddings."""
 

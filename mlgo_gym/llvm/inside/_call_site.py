@@ -7,7 +7,7 @@ call is asked about while LLVM writes its question. What `FEATURES` names is the
 own functions (``llvm/include/llvm-c/Core.h``), of the module as it is at this moment.
 
 The code is LLVM's IR, so that a worker needs no C compiler: it is compiled by the LLVM that calls
-it. Where LLVM's functions are, the caller says (`SYMBOLS`).
+it. Where LLVM's functions are, the caller says (`CALL_SITE_SYMBOLS`).
 """
 
 from __future__ import annotations
@@ -18,17 +18,9 @@ from typing import Any, Final
 
 from mlgo_gym.llvm.inside import _hotness, _telling
 from mlgo_gym.llvm.inside._library import slot_of
+from mlgo_gym.problems import CALL_FEATURES
 
-FEATURES: Final = (
-    "callee_is_local",
-    "callee_is_shared",
-    "callee_is_hidden",
-    "callee_call_sites",
-    "callee_callers",
-    "callee_other_uses",
-    "callee_instruction_count",
-    "caller_instruction_count",
-)
+FEATURES: Final = tuple(CALL_FEATURES["derived"])
 """The names, in the order in which `int64_t` values are written."""
 _TABLE: Final = "_ZTVN4llvm15MLInlineAdvisorE"
 _ASKS: Final = (
@@ -48,17 +40,22 @@ _COUNTED: Final = {
     "instruction_count": "_ZNK4llvm8Function19getInstructionCountEv",
     "value_name": "LLVMGetValueName2",
 }
-"""The code's name of each function, and its symbol, in the order of ``@mlgo_llvm``."""
-_CALLED: Final = (*_COUNTED.values(), *_hotness.SYMBOLS)
-GROUPS: Final[Mapping[tuple[str, ...], str]] = {
+"""The code's name of each function, and its symbol."""
+_FUNCTIONS: Final = {**_COUNTED, **_hotness.FUNCTIONS}
+"""Likewise with those of hotness, in the order of ``@mlgo_llvm``."""
+CALL_SITE_WRITERS: Final[Mapping[tuple[str, ...], str]] = {
     FEATURES: "mlgo_put_features",
-    _hotness.FEATURES: "mlgo_put_hotness",
+    _hotness.HOTNESS_FEATURES: "mlgo_put_hotness",
 }
-"""All features that are told: those that go together, and which function writes them."""
-CALL_SYMBOLS: Final = (_TABLE, _ASKS, *_COUNTED.values())
+"""Groups of features that are told together, and the code's function that writes each group."""
+_NUMBERS: Final = {
+    name: number for names in (_FUNCTIONS, *CALL_SITE_WRITERS) for number, name in enumerate(names)
+}
+"""The place of each function in ``@mlgo_llvm``, and of each feature among its group's values."""
+SYMBOLS: Final = (_TABLE, _ASKS, *_COUNTED.values())
 """The names of what tells of calls, in the library that holds LLVM."""
-SYMBOLS: Final = (_TABLE, _ASKS, *_CALLED)
-"""The same, with what tells how hot they are."""
+CALL_SITE_SYMBOLS: Final = (_TABLE, _ASKS, *_FUNCTIONS.values())
+"""The same, with what tells how hot they are: all that `call_site_code` needs, in its order."""
 _SLOTS: Final = 24
 """How many functions of the class's table are looked at; it has fewer."""
 _MOST_CALLERS: Final = 64
@@ -177,9 +174,9 @@ done:
   %following = call ptr @ask(i64 {next_use}, ptr %use)
   br label %loop
 end:
-  call void @put(ptr %values, i64 3, i64 %calls)
-  call void @put(ptr %values, i64 4, i64 %callers)
-  call void @put(ptr %values, i64 5, i64 %others)
+  call void @put(ptr %values, i64 {callee_call_sites}, i64 %calls)
+  call void @put(ptr %values, i64 {callee_callers}, i64 %callers)
+  call void @put(ptr %values, i64 {callee_other_uses}, i64 %others)
   ret void
 }}
 
@@ -197,25 +194,25 @@ asked:
   %from_internal = sub i32 %linkage, 8
   %is_local = icmp ult i32 %from_internal, 2
   %local = zext i1 %is_local to i64
-  call void @put(ptr %values, i64 0, i64 %local)
+  call void @put(ptr %values, i64 {callee_is_local}, i64 %local)
   ; LLVMLinkOnceAnyLinkage to LLVMWeakODRLinkage
   %from_once = sub i32 %linkage, 2
   %is_shared = icmp ult i32 %from_once, 5
   %shared = zext i1 %is_shared to i64
-  call void @put(ptr %values, i64 1, i64 %shared)
+  call void @put(ptr %values, i64 {callee_is_shared}, i64 %shared)
   %visibility = call i32 @number(i64 {visibility}, ptr %callee)
   ; LLVMHiddenVisibility
   %is_hidden = icmp eq i32 %visibility, 1
   %hidden = zext i1 %is_hidden to i64
-  call void @put(ptr %values, i64 2, i64 %hidden)
+  call void @put(ptr %values, i64 {callee_is_hidden}, i64 %hidden)
   call void @put_uses(ptr %values, ptr %callee)
   %callee_size = call i32 @number(i64 {instruction_count}, ptr %callee)
   %callee_wide = zext i32 %callee_size to i64
-  call void @put(ptr %values, i64 6, i64 %callee_wide)
+  call void @put(ptr %values, i64 {callee_instruction_count}, i64 %callee_wide)
   %caller = call ptr @caller_of(ptr %call)
   %caller_size = call i32 @number(i64 {instruction_count}, ptr %caller)
   %caller_wide = zext i32 %caller_size to i64
-  call void @put(ptr %values, i64 7, i64 %caller_wide)
+  call void @put(ptr %values, i64 {caller_instruction_count}, i64 %caller_wide)
   ret i32 1
 }}
 
@@ -264,21 +261,18 @@ define i32 @call_it(ptr %values) {
 """
 
 
-def code(*, has_threads: bool) -> str:
+def call_site_code(*, has_threads: bool) -> str:
     """The IR: for one thread, or for as many as LLVM is used by."""
     storage = "thread_local " if has_threads else ""
     called = CODE.format(
-        storage=storage,
-        called=len(_CALLED),
-        most_callers=_MOST_CALLERS,
-        **{name: number for number, name in enumerate(_COUNTED)},
+        storage=storage, called=len(_FUNCTIONS), most_callers=_MOST_CALLERS, **_NUMBERS
     )
-    return called + _hotness.code(len(_COUNTED))
+    return called + _hotness.code(_NUMBERS)
 
 
-def groups_of(names: Collection[str]) -> list[tuple[str, ...]]:
-    """Return the `GROUPS` that some of these features belong to."""
-    return [group for group in GROUPS if {*group} & {*names}]
+def call_site_groups(names: Collection[str]) -> list[tuple[str, ...]]:
+    """Return the groups of `CALL_SITE_WRITERS` that some of these features belong to."""
+    return [group for group in CALL_SITE_WRITERS if {*group} & {*names}]
 
 
 def slot_in(addresses: Mapping[str, int]) -> int:
@@ -294,7 +288,7 @@ class CallSite:
     """Knows the call that LLVM asks about, from now on for the process's life.
 
     Args:
-        addresses: of `SYMBOLS`, in this process.
+        addresses: of `CALL_SITE_SYMBOLS`, in this process.
         put: writes an address to a place, which may be read-only.
 
     Attributes:
@@ -305,10 +299,10 @@ class CallSite:
     def __init__(self, addresses: Mapping[str, int], put: Callable[[int, int], None]) -> None:
         from mlgo_gym.llvm.worker import _binding as binding  # noqa: PLC0415 - loads LLVM
 
-        text = code(has_threads=False) + _PLACES + _telling.code()
+        text = call_site_code(has_threads=False) + _PLACES + _telling.code(_NUMBERS)
         self._code = binding.LoadedCode(binding.compile_native(text, None).data, _CALLER)
-        places = (ctypes.c_size_t * len(_CALLED)).from_address(self._place("place_of_llvm"))
-        places[:] = [addresses.get(name, 0) for name in _CALLED]
+        places = (ctypes.c_size_t * len(_FUNCTIONS)).from_address(self._place("place_of_llvm"))
+        places[:] = [addresses.get(name, 0) for name in _FUNCTIONS.values()]
         ctypes.c_size_t.from_address(self._place("place_of_asks")).value = addresses[_ASKS]
         debug = (ctypes.c_size_t * len(_telling.SYMBOLS)).from_address(
             self._place("place_of_debug")
@@ -320,10 +314,10 @@ class CallSite:
         self.put_context: Final = self._code.address("mlgo_put_context")
         self._call = ctypes.c_size_t.from_address(self._place("place_of_call"))
         self._values: Mapping[tuple[str, ...], Any] = {
-            group: (ctypes.c_int64 * len(group))() for group in GROUPS
+            group: (ctypes.c_int64 * len(group))() for group in CALL_SITE_WRITERS
         }
         self._names = (ctypes.c_size_t * 4)()
-        self._put = {group: self._putting(name) for group, name in GROUPS.items()}
+        self._put = {group: self._putting(name) for group, name in CALL_SITE_WRITERS.items()}
         self._put_names = self._putting("mlgo_put_names")
         put(slot_in(addresses), self._code.address("mlgo_take_call"))
 
@@ -333,7 +327,7 @@ class CallSite:
         return self._call.value
 
     def features(self, groups: Sequence[tuple[str, ...]] = (FEATURES,)) -> bytes:
-        """The values of some of `GROUPS` for the call that is asked about; 0 where none is."""
+        """The values of some groups for the call that is asked about; 0 where none is."""
         found = b""
         for group in groups:
             values = self._values[group]

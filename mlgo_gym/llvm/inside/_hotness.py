@@ -12,38 +12,33 @@ LLVM's rounding does not decide, a count is taken to be a millionth more when it
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
-FEATURES: Final = (
-    "call_is_counted",
-    "callee_is_counted",
-    "caller_entry_share",
-    "callee_entry_share",
-    "call_share",
-    "call_cutoff",
-    "call_is_hot",
-    "call_is_cold",
-)
+from mlgo_gym.problems import CALL_FEATURES, MOST_SHARE, NO_CUTOFF, SHARE_STEPS
+
+HOTNESS_FEATURES: Final = tuple(CALL_FEATURES["hotness"])
 """The names, in the order in which `int64_t` values are written."""
-SYMBOLS: Final = (
-    "_ZN4llvm15AnalysisManagerINS_8FunctionEJEE13getResultImplEPNS_11AnalysisKeyERS1_",
-    "_ZNK4llvm15AnalysisManagerINS_6ModuleEJEE19getCachedResultImplEPNS_11AnalysisKeyERS1_",
-    "_ZN4llvm22BlockFrequencyAnalysis3KeyE",
-    "_ZN4llvm22ProfileSummaryAnalysis3KeyE",
-    "_ZN4llvm25OuterAnalysisManagerProxyINS_15AnalysisManagerINS_6ModuleEJEEENS_8FunctionEJEE3KeyE",
-    "_ZNK4llvm18BlockFrequencyInfo12getBlockFreqEPKNS_10BasicBlockE",
-    "_ZNK4llvm18BlockFrequencyInfo12getEntryFreqEv",
-    "_ZNK4llvm8Function13getEntryCountEb",
-    "_ZNK4llvm18ProfileSummaryInfo26getOrCompHotCountThresholdEv",
-    "_ZNK4llvm18ProfileSummaryInfo27getOrCompColdCountThresholdEv",
-)
-"""The symbols of the library that holds LLVM, which the code finds behind ``@mlgo_llvm``."""
-MOST: Final = 1_000_000
-"""Of cutoffs: a count that reaches none of them, or is not known."""
-STEPS: Final = 8
-"""In how many steps a share doubles."""
-LEAST: Final = 40
-"""Shares are told down to two to the minus this."""
+FUNCTIONS: Final = {
+    "get_result": (
+        "_ZN4llvm15AnalysisManagerINS_8FunctionEJEE13getResultImplEPNS_11AnalysisKeyERS1_"
+    ),
+    "get_cached": (
+        "_ZNK4llvm15AnalysisManagerINS_6ModuleEJEE19getCachedResultImplEPNS_11AnalysisKeyERS1_"
+    ),
+    "block_frequency": "_ZN4llvm22BlockFrequencyAnalysis3KeyE",
+    "profile_summary": "_ZN4llvm22ProfileSummaryAnalysis3KeyE",
+    "proxy": (
+        "_ZN4llvm25OuterAnalysisManagerProxyINS_15AnalysisManagerINS_6ModuleEJEEENS_8FunctionEJEE"
+        "3KeyE"
+    ),
+    "block_frequency_of": "_ZNK4llvm18BlockFrequencyInfo12getBlockFreqEPKNS_10BasicBlockE",
+    "entry_frequency_of": "_ZNK4llvm18BlockFrequencyInfo12getEntryFreqEv",
+    "entry_count": "_ZNK4llvm8Function13getEntryCountEb",
+    "hot": "_ZNK4llvm18ProfileSummaryInfo26getOrCompHotCountThresholdEv",
+    "cold": "_ZNK4llvm18ProfileSummaryInfo27getOrCompColdCountThresholdEv",
+}
+"""The code's name of each function or key, and its symbol, in the library that holds LLVM."""
 
 _STEP: Final = """
   %over_{step} = icmp uge i64 %mantissa, {mantissa}
@@ -130,40 +125,40 @@ found:
   %value = zext i32 %cutoff to i64
   ret i64 %value
 none:
-  ret i64 {most}
+  ret i64 {no_cutoff}
 }}
 
 define private void @put_count(ptr %values, ptr %profile, double %count, double %total) {{
   %summary = call ptr @member(ptr %profile, i64 8)
   %share = call i64 @share(double %count, double %total)
-  call void @put(ptr %values, i64 4, i64 %share)
+  call void @put(ptr %values, i64 {call_share}, i64 %share)
   %near = fmul double %count, 0x3FF0000100000000
   %cutoff = call i64 @cutoff(ptr %summary, double %near)
-  call void @put(ptr %values, i64 5, i64 %cutoff)
+  call void @put(ptr %values, i64 {call_cutoff}, i64 %cutoff)
   %least_hot = call i64 @frequency(i64 {hot}, ptr %profile, ptr null)
   %wide_hot = uitofp i64 %least_hot to double
   %is_hot = fcmp oge double %near, %wide_hot
   %hot = zext i1 %is_hot to i64
-  call void @put(ptr %values, i64 6, i64 %hot)
+  call void @put(ptr %values, i64 {call_is_hot}, i64 %hot)
   %most_cold = call i64 @frequency(i64 {cold}, ptr %profile, ptr null)
   %wide_cold = uitofp i64 %most_cold to double
   %near_cold = fmul double %wide_cold, 0x3FF0000100000000
   %is_cold = fcmp ole double %count, %near_cold
   %cold = zext i1 %is_cold to i64
-  call void @put(ptr %values, i64 7, i64 %cold)
+  call void @put(ptr %values, i64 {call_is_cold}, i64 %cold)
   ret void
 }}
 
-; Of caller (0) or callee (1), whether it has counts and its share; how often it is entered, if so.
-define private double @put_entries(ptr %values, i64 %which, ptr %function, double %total) {{
+; Of caller or callee, whether it has counts and its share; how often it is entered, if so.
+define private double @put_entries(ptr %values, i64 %flag, i64 %share, ptr %function,
+                                   double %total) {{
   %entries = call double @entries(ptr %function)
   %is_counted = fcmp oge double %entries, 0.0
   br i1 %is_counted, label %counted, label %done
 counted:
-  call void @put(ptr %values, i64 %which, i64 1)
-  %share = call i64 @share(double %entries, double %total)
-  %share_at = add i64 %which, 2
-  call void @put(ptr %values, i64 %share_at, i64 %share)
+  call void @put(ptr %values, i64 %flag, i64 1)
+  %value = call i64 @share(double %entries, double %total)
+  call void @put(ptr %values, i64 %share, i64 %value)
   br label %done
 done:
   ret double %entries
@@ -171,8 +166,9 @@ done:
 
 define private void @put_of_caller(ptr %values, ptr %profile, ptr %manager, ptr %block,
                                    double %total) {{
-  %caller = call ptr @ask(i64 2, ptr %block)
-  %entries = call double @put_entries(ptr %values, i64 0, ptr %caller, double %total)
+  %caller = call ptr @ask(i64 {function_of}, ptr %block)
+  %entries = call double @put_entries(ptr %values, i64 {call_is_counted}, i64 {caller_entry_share},
+                                      ptr %caller, double %total)
   %is_counted = fcmp oge double %entries, 0.0
   br i1 %is_counted, label %counted, label %done
 counted:
@@ -192,7 +188,7 @@ done:
 ; Writes how hot the call is that is asked about; whether one is.
 define i32 @mlgo_put_hotness(ptr %values) {{
   call void @llvm.memset.p0.i64(ptr %values, i8 0, i64 {size_bytes}, i1 false)
-  call void @put(ptr %values, i64 5, i64 {most})
+  call void @put(ptr %values, i64 {call_cutoff}, i64 {no_cutoff})
   %call = load ptr, ptr @mlgo_call
   %is_asked = icmp ne ptr %call, null
   br i1 %is_asked, label %asked, label %none
@@ -203,8 +199,8 @@ asked:
   %advisor = load ptr, ptr @mlgo_advisor
   %module = call ptr @member(ptr %advisor, i64 8)
   %manager = call ptr @member(ptr %advisor, i64 16)
-  %block = call ptr @ask(i64 1, ptr %call)
-  %caller = call ptr @ask(i64 2, ptr %block)
+  %block = call ptr @ask(i64 {block_of}, ptr %call)
+  %caller = call ptr @ask(i64 {function_of}, ptr %block)
   %proxy = call ptr @analysis(ptr %manager, i64 {proxy}, ptr %caller)
   %modules = load ptr, ptr %proxy
   %ask_cached = call ptr @llvms(i64 {get_cached})
@@ -225,8 +221,9 @@ put:
   %is_none = icmp eq i64 %sum, 0
   %least = select i1 %is_none, i64 1, i64 %sum
   %total = uitofp i64 %least to double
-  %callee = call ptr @ask(i64 0, ptr %call)
-  call double @put_entries(ptr %values, i64 1, ptr %callee, double %total)
+  %callee = call ptr @ask(i64 {called_value}, ptr %call)
+  call double @put_entries(ptr %values, i64 {callee_is_counted}, i64 {callee_entry_share},
+                           ptr %callee, double %total)
   call void @put_of_caller(ptr %values, ptr %profile, ptr %manager, ptr %block, double %total)
   br label %done
 done:
@@ -235,31 +232,23 @@ done:
 """
 
 
-def code(first: int) -> str:
-    """The IR, with the numbers of `SYMBOLS` behind ``@mlgo_llvm`` from the first on."""
+def code(numbers: Mapping[str, int]) -> str:
+    """The IR, by the places of functions in ``@mlgo_llvm`` and of features among the values."""
     steps = (
-        _STEP.format(step=step, before=step - 1, mantissa=int((2 ** (step / STEPS) - 1) * 2**52))
-        for step in range(1, STEPS)
-    )
-    names = (
-        "get_result",
-        "get_cached",
-        "block_frequency",
-        "profile_summary",
-        "proxy",
-        "block_frequency_of",
-        "entry_frequency_of",
-        "entry_count",
-        "hot",
-        "cold",
+        _STEP.format(
+            step=step,
+            before=step - 1,
+            mantissa=int((2 ** (step / SHARE_STEPS) - 1) * 2**52),
+        )
+        for step in range(1, SHARE_STEPS)
     )
     return _CODE.format(
-        steps=STEPS,
+        steps=SHARE_STEPS,
         each_step="".join(steps),
-        last=STEPS - 1,
-        least_exponent=1023 - LEAST,
-        most_share=STEPS * LEAST,
-        most=MOST,
-        size_bytes=8 * len(FEATURES),
-        **{name: number for number, name in enumerate(names, first)},
+        last=SHARE_STEPS - 1,
+        least_exponent=1023 - MOST_SHARE // SHARE_STEPS,
+        most_share=MOST_SHARE,
+        no_cutoff=NO_CUTOFF,
+        size_bytes=8 * len(HOTNESS_FEATURES),
+        **numbers,
     )

@@ -39,7 +39,7 @@ def symbols() -> Mapping[str, int]:
     Raises:
         EnvironmentSetupError: the library cannot be read.
     """
-    names = (*_call_site.SYMBOLS, *_sites.SYMBOLS, *_live_range.SYMBOLS)
+    names = (*_call_site.CALL_SITE_SYMBOLS, *_sites.SYMBOLS, *_live_range.SYMBOLS)
     return offsets_of(names, library_path())
 
 

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import ctypes
 import json
+from collections.abc import Mapping
 from typing import Any, Final
 
-SYMBOLS: Final = (
-    "LLVMInstructionGetDebugLoc",
-    "LLVMDILocationGetLine",
-    "LLVMDILocationGetInlinedAt",
-)
+_DEBUG: Final = {
+    "get_location": "LLVMInstructionGetDebugLoc",
+    "get_line": "LLVMDILocationGetLine",
+    "get_outer": "LLVMDILocationGetInlinedAt",
+}
+"""The code's name of each function, and its symbol, in the order of ``@mlgo_debug``."""
+SYMBOLS: Final = tuple(_DEBUG.values())
 """The names of what has to be found in the library that holds LLVM, besides that of calls."""
 
 OBSERVATION: Final = b'{"observation":'
@@ -30,23 +33,23 @@ NAMES, SITES = 2, 3
 _PIECES: Final = {"begin": '{"context":"', "nul": "\\u0000", "end": '"}\n', "open": "[",
                   "close": "]", "comma": ",", "none": "[]"}  # fmt: skip
 CODE: Final = """
-@mlgo_debug = global [3 x ptr] zeroinitializer
+@mlgo_debug = global [{debug_count} x ptr] zeroinitializer
 @mlgo_told = global ptr null
 @mlgo_told_count = global i32 0
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
-define ptr @place_of_debug() {
+define ptr @place_of_debug() {{
   ret ptr @mlgo_debug
-}
-define ptr @place_of_told() {
+}}
+define ptr @place_of_told() {{
   ret ptr @mlgo_told
-}
-define ptr @place_of_told_count() {
+}}
+define ptr @place_of_told_count() {{
   ret ptr @mlgo_told_count
-}
+}}
 
 ; Appends bytes; returns how many there are then, or -1 where there is no room, or was none before.
-define private i64 @append(ptr %to, i64 %room, i64 %at, ptr %from, i64 %size) {
+define private i64 @append(ptr %to, i64 %room, i64 %at, ptr %from, i64 %size) {{
   %is_over = icmp slt i64 %at, 0
   %end = add i64 %at, %size
   %is_full = icmp sgt i64 %end, %room
@@ -58,12 +61,12 @@ copy:
   %place = getelementptr i8, ptr %to, i64 %at
   call void @llvm.memcpy.p0.p0.i64(ptr %place, ptr %from, i64 %size, i1 false)
   ret i64 %end
-}
+}}
 
 ; Appends a function's symbol, without LLVM's mark, if JSON has it as it is.
-define private i64 @append_name(ptr %to, i64 %room, i64 %at, ptr %of) {
+define private i64 @append_name(ptr %to, i64 %room, i64 %at, ptr %of) {{
   %size_at = alloca i64
-  %name_at = getelementptr ptr, ptr @mlgo_llvm, i64 11
+  %name_at = getelementptr ptr, ptr @mlgo_llvm, i64 {value_name}
   %get_name = load ptr, ptr %name_at
   %name = call ptr %get_name(ptr %of, ptr %size_at)
   %size = load i64, ptr %size_at
@@ -96,15 +99,16 @@ put:
   ret i64 %end
 no:
   ret i64 -1
-}
+}}
 
 ; Appends what is told of the calls that a call came through, if all of them are described.
-define private i64 @append_calls(ptr %to, i64 %room, i64 %at, ptr %call) {
-  %get_line_at = getelementptr ptr, ptr @mlgo_debug, i64 1
+define private i64 @append_calls(ptr %to, i64 %room, i64 %at, ptr %call) {{
+  %get_line_at = getelementptr ptr, ptr @mlgo_debug, i64 {get_line}
   %get_line = load ptr, ptr %get_line_at
-  %get_outer_at = getelementptr ptr, ptr @mlgo_debug, i64 2
+  %get_outer_at = getelementptr ptr, ptr @mlgo_debug, i64 {get_outer}
   %get_outer = load ptr, ptr %get_outer_at
-  %get_location = load ptr, ptr @mlgo_debug
+  %get_location_at = getelementptr ptr, ptr @mlgo_debug, i64 {get_location}
+  %get_location = load ptr, ptr %get_location_at
   %first = call ptr %get_location(ptr %call)
   %told = load ptr, ptr @mlgo_told
   %count = load i32, ptr @mlgo_told_count
@@ -127,7 +131,7 @@ known:
   br i1 %is_known, label %find, label %no
 find:
   %number = zext i32 %line to i64
-  %entry = getelementptr { ptr, i64 }, ptr %told, i64 %number
+  %entry = getelementptr {{ ptr, i64 }}, ptr %told, i64 %number
   %text = load ptr, ptr %entry
   %is_told = icmp ne ptr %text, null
   br i1 %is_told, label %separate, label %no
@@ -137,7 +141,7 @@ separate:
   %separated = call i64 @append(ptr %to, i64 %room, i64 %so_far, ptr @comma, i64 %comma_size)
   br label %add
 add:
-  %size_at = getelementptr { ptr, i64 }, ptr %entry, i64 0, i32 1
+  %size_at = getelementptr {{ ptr, i64 }}, ptr %entry, i64 0, i32 1
   %size = load i64, ptr %size_at
   %then = call i64 @append(ptr %to, i64 %room, i64 %separated, ptr %text, i64 %size)
   %outer = call ptr %get_outer(ptr %location)
@@ -147,10 +151,10 @@ end:
   ret i64 %closed
 no:
   ret i64 -1
-}
+}}
 
 ; Writes the line of a context of the kind; returns its size, or -1 where it is Python's to do.
-define i64 @mlgo_put_context(ptr %to, i64 %room, i32 %kind) {
+define i64 @mlgo_put_context(ptr %to, i64 %room, i32 %kind) {{
   %call = load ptr, ptr @mlgo_call
   %is_none = icmp eq ptr %call, null
   br i1 %is_none, label %no, label %asked
@@ -158,7 +162,7 @@ no:
   ret i64 -1
 asked:
   %caller = call ptr @caller_of(ptr %call)
-  %callee = call ptr @ask(i64 0, ptr %call)
+  %callee = call ptr @ask(i64 {called_value}, ptr %call)
   %begun = call i64 @append(ptr %to, i64 %room, i64 0, ptr @begin, i64 12)
   %called = call i64 @append_name(ptr %to, i64 %room, i64 %begun, ptr %caller)
   %between = call i64 @append(ptr %to, i64 %room, i64 %called, ptr @nul, i64 6)
@@ -173,19 +177,22 @@ end:
   %so_far = phi i64 [ %named, %asked ], [ %sited, %calls ]
   %all = call i64 @append(ptr %to, i64 %room, i64 %so_far, ptr @end, i64 3)
   ret i64 %all
-}
+}}
 """
 
 
-def code() -> str:
-    """The IR, behind that of calls."""
+def code(numbers: Mapping[str, int]) -> str:
+    """The IR, behind that of calls, by the places of functions in ``@mlgo_llvm``."""
     pieces = (
         f'@{name} = private constant [{len(text)} x i8] c"'
         + "".join(f"\\{byte:02x}" for byte in text.encode())
         + '"'
         for name, text in _PIECES.items()
     )
-    return "\n".join([*pieces, CODE.replace("{sites}", str(SITES))])
+    debug = {name: number for number, name in enumerate(_DEBUG)}
+    return "\n".join(
+        [*pieces, CODE.format(sites=SITES, debug_count=len(_DEBUG), **debug, **numbers)]
+    )
 
 
 class _Entry(ctypes.Structure):

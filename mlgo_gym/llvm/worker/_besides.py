@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from mlgo_gym.llvm._task import Task
-from mlgo_gym.llvm.inside._call_site import CallSite, groups_of
+from mlgo_gym.llvm.inside._call_site import CallSite, call_site_groups
 from mlgo_gym.llvm.inside._live_range import FEATURE, LiveRanges
 from mlgo_gym.llvm.inside._sites import Sites
 from mlgo_gym.llvm.inside._telling import NAMES, OBSERVATION, SITES
@@ -117,7 +117,7 @@ def besides_of(knows: Knows, derives: Sequence[str], task: Task) -> Besides | No
     elif task.names:
         context, told = call_site.names, NAMES
     if derives:
-        groups = groups_of(derives)
+        groups = call_site_groups(derives)
         names = [name for group in groups for name in group]
         return Besides(names, partial(call_site.features, groups), context)
     return Besides((), bytes, context, told)
