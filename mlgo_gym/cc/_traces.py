@@ -26,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Final
 
@@ -43,7 +43,7 @@ from corpus_tools.scratch import scratch_folder
 from mlgo_gym.base import EnvironmentSetupError, OptionsError, write_atomically
 from mlgo_gym.cc._sources import Sources
 from mlgo_gym.corpus import Corpus
-from mlgo_gym.problems import InliningForSize
+from mlgo_gym.problems import CALL_FEATURES
 from mlgo_gym.rollout import Trace, trace_path
 from mlgo_gym.search import ModuleSearch
 from mlgo_gym.stream import Header
@@ -57,7 +57,7 @@ _PROGRAMS: Final = ("mlgo-cc", "mlgo-c++")
 MAX_ANSWERS: Final = 1 << 22
 MAX_BYTES: Final = 1 << 26
 """What the driver takes of a module, and of a file."""
-_DERIVED: Final = frozenset(InliningForSize.optional["derived"])
+_NOT_SENT: Final = frozenset(chain.from_iterable(CALL_FEATURES.values()))
 """Features that LLVM does not send, behind those that it does."""
 _OWN_ERROR: Final = re.compile(r"mlgo-c(?:c|\+\+): error: (?:traces: )?(.*)")
 _UNLIKE: Final = "clang would not repeat its answers"
@@ -323,7 +323,7 @@ def _sizes(build: Build, command: BuildCommand, line: str, timeout_s: float) -> 
 
 def _questions(trace: Trace) -> str:
     digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-    sent = tuple(takewhile(lambda spec: spec.name not in _DERIVED, trace.features))
+    sent = tuple(takewhile(lambda spec: spec.name not in _NOT_SENT, trace.features))
     size_bytes = sum(spec.size_bytes for spec in sent)
     digest.update(f"{Header(sent, advice=trace.advice_spec).to_json()}\n".encode())
     for index, action in enumerate(trace.actions()):

@@ -26,6 +26,7 @@ from tests.cc.test_streams import in_place_of_clang
 from tests.cli.command import run
 
 MODEL = {"MLGO_INLINING_MODEL": str(MODELS / "inliner")}
+PLAIN = InliningForSize()
 LINE = f"{'0' * 32} {'1' * 32} 5 f1 f.o\n"
 FIRST, LAST = "mlgo-gym answers 1\n", "end\n"
 SOURCE = """
@@ -67,11 +68,13 @@ class Searched:
         (self.traces / ANSWERS).write_text(f"{first}\n{change(line)}\n{last}\n")
 
 
-def write_never(build: Build, traces: Path) -> tuple[int, str | None]:
+def write_never(
+    build: Build, traces: Path, problem: InliningForSize = PLAIN
+) -> tuple[int, str | None]:
     """The text of the one module without inlining, and why it is not kept as what search found."""
     module = build.corpus["f.o"]
     with Compiler() as compiler:
-        problem, options = InliningForSize(), options_of(module)
+        options = options_of(module)
         trace = record(compiler, module, problem, never, options, keep_observations=True)
     assert trace.decisions > 3
     trace.save(trace_path(traces, "f.o"))
@@ -131,6 +134,23 @@ def test_a_search_beside_traces_that_are_set(
     monkeypatch.setenv("MLGO_TRACES", str(searched.traces))
     again = tmp_path / "again"
     assert write_never(searched.build, again) == (searched.text_size_bytes, None)
+    assert (again / ANSWERS).read_text() == (searched.traces / ANSWERS).read_text()
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        InliningForSize(derived=True),
+        InliningForSize(hotness=True),
+        InliningForSize(derived=True, hotness=True),
+    ],
+)
+def test_features_that_llvm_does_not_send(
+    problem: InliningForSize, searched: Searched, tmp_path: Path
+) -> None:
+    """A search may look at them; clang asks without them."""
+    again = tmp_path / "again"
+    assert write_never(searched.build, again, problem) == (searched.text_size_bytes, None)
     assert (again / ANSWERS).read_text() == (searched.traces / ANSWERS).read_text()
 
 
