@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mlgo_gym.base import EnvironmentSetupError, MlgoGymError
 from mlgo_gym.corpus import Module
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from mlgo_gym.llvm._compiler import Compiler
 
 _Row = tuple[int, ...] | str
-_Probe = Callable[["Compiler"], None]
+_Check = Callable[["Compiler"], None]
 _Compilers = AbstractContextManager["Compiler"]
 
 _CALLS: Final = """
@@ -196,30 +197,63 @@ def _check_sections(compiler: Compiler) -> None:
         raise EnvironmentSetupError(f"a probe: expected the section {min(missing)!r}, found none")
 
 
-_PROBES: Final[dict[str, _Probe]] = {
-    "derived features": _check_derived,
-    "hotness": _check_hotness,
-    "names and sites of calls": _check_sites,
-    "live ranges": _check_live_ranges,
-    "functions left to LLVM": _check_left,
-    "sections of functions and data": _check_sections,
+class _Use(NamedTuple):
+    """Names of features that a compilation derives, its task and its options."""
+
+    derives: frozenset[str]
+    task: Task
+    options: CompileOptions
+
+
+@dataclass(frozen=True, slots=True)
+class _Probe:
+    """How a facility is checked, when it is needed, and which symbols of LLVM's library it needs.
+
+    The check raises an `MlgoGymError` where the facility tells something else than is known.
+    """
+
+    check: _Check
+    is_needed: Callable[[_Use], bool]
+    symbols: Sequence[str] = ()
+
+
+FACILITIES: Final = {
+    "derived features": _Probe(
+        _check_derived,
+        lambda use: not use.derives.isdisjoint(_call_site.FEATURES),
+        _call_site.SYMBOLS,
+    ),
+    "hotness": _Probe(
+        _check_hotness,
+        lambda use: not use.derives.isdisjoint(_hotness.HOTNESS_FEATURES),
+        _call_site.CALL_SITE_SYMBOLS,
+    ),
+    "names and sites of calls": _Probe(
+        _check_sites,
+        lambda use: use.task.knows_calls,
+        (*_call_site.SYMBOLS, *_sites.SYMBOLS),
+    ),
+    "live ranges": _Probe(
+        _check_live_ranges,
+        lambda use: _live_range.FEATURE in use.derives,
+        _live_range.RANGE_SYMBOLS,
+    ),
+    "functions left to LLVM": _Probe(
+        _check_left,
+        lambda use: bool(use.task.left),
+        _live_range.SYMBOLS,
+    ),
+    "sections of functions and data": _Probe(
+        _check_sections,
+        lambda use: use.options.function_sections or use.options.data_sections,
+    ),
 }
-_SYMBOLS: Final[Mapping[str, Sequence[str]]] = {
-    "derived features": _call_site.SYMBOLS,
-    "hotness": _call_site.CALL_SITE_SYMBOLS,
-    "names and sites of calls": (*_call_site.SYMBOLS, *_sites.SYMBOLS),
-    "live ranges": _live_range.RANGE_SYMBOLS,
-    "functions left to LLVM": _live_range.SYMBOLS,
-    "sections of functions and data": (),
-}
-FACILITIES: Final = tuple(_PROBES)
 """Facilities that depend on LLVM's memory and are refused where LLVM is another."""
-_REPLACED: Final[dict[str, _Probe]] = {
+_REPLACED: Final[dict[str, _Check]] = {
     "answers inside workers": _check_answers,
     "forks of compilations": _check_forks,
 }
 """Facilities that depend on LLVM's memory or the system, and have another way where it fails."""
-
 
 _FAILURES: Final[dict[str, str | None]] = {}
 """The faults of each facility that was checked in this process."""
@@ -231,16 +265,8 @@ def facilities_of(derives: Iterable[str], task: Task, options: CompileOptions) -
     >>> sorted(facilities_of(["live_range"], COMPILE, CompileOptions()))
     ['live ranges']
     """
-    names = set(derives)
-    used = {
-        "derived features": not names.isdisjoint(_call_site.FEATURES),
-        "hotness": not names.isdisjoint(_hotness.HOTNESS_FEATURES),
-        "names and sites of calls": task.knows_calls,
-        "live ranges": _live_range.FEATURE in names,
-        "functions left to LLVM": bool(task.left),
-        "sections of functions and data": options.function_sections or options.data_sections,
-    }
-    return frozenset(name for name, is_used in used.items() if is_used)
+    use = _Use(frozenset(derives), task, options)
+    return frozenset(name for name, probe in FACILITIES.items() if probe.is_needed(use))
 
 
 def require(facilities: Iterable[str], compilers: Sequence[_Compilers]) -> None:
@@ -256,7 +282,7 @@ def require(facilities: Iterable[str], compilers: Sequence[_Compilers]) -> None:
     """
     for facility in sorted(facilities):
         if facility not in _FAILURES:
-            _FAILURES[facility] = _failure_of(facility, compilers)
+            _FAILURES[facility] = _failure_of(FACILITIES[facility], compilers)
         if reason := _FAILURES[facility]:
             raise EnvironmentSetupError(
                 f"{facility}: not with this LLVM: {reason}; install the llvmlite that mlgo_gym "
@@ -273,9 +299,10 @@ def check_memory(compiler: Compiler) -> dict[str, str | None]:
     {None}
     """
     found: dict[str, str | None] = {}
-    for name, probe in (_REPLACED | _PROBES).items():
+    checks = _REPLACED | {name: probe.check for name, probe in FACILITIES.items()}
+    for name, check in checks.items():
         try:
-            probe(compiler)
+            check(compiler)
         except MlgoGymError as error:
             found[name] = str(error)
         else:
@@ -283,15 +310,15 @@ def check_memory(compiler: Compiler) -> dict[str, str | None]:
     return found
 
 
-def _failure_of(facility: str, compilers: Sequence[_Compilers]) -> str | None:
+def _failure_of(probe: _Probe, compilers: Sequence[_Compilers]) -> str | None:
     reason: str | None = None
     for each in compilers:
         try:
             known = symbols()
-            if missing := [name for name in _SYMBOLS[facility] if name not in known]:
+            if missing := [name for name in probe.symbols if name not in known]:
                 return f"expected the symbol {missing[0]!r} in its library, found none"
             with each as compiler:
-                _PROBES[facility](compiler)
+                probe.check(compiler)
         except MlgoGymError as error:
             reason = str(error)
         else:
