@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from mlgo_gym.llvm import (
-    NAME,
+    NAME_PATTERN,
     Function,
     ModuleText,
     declaration,
@@ -32,7 +32,7 @@ LOCAL: Final = ".of"
 """Behind the name of what was local to a module, before the module's number."""
 
 _LOCAL: Final = frozenset({"private", "internal"})
-_TOKEN: Final = re.compile(rf'@({NAME})|"[^"]*"')
+_TOKEN: Final = re.compile(rf'@({NAME_PATTERN})|"[^"]*"')
 _LINKAGE: Final = re.compile(r"^(define|@(?:\"[^\"]*\"|[-\w$.]+) =) (?:private|internal) ")
 _GROUP: Final = re.compile(r" (#\d+)")
 _TAIL: Final = re.compile(

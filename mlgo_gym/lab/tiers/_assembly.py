@@ -13,11 +13,11 @@ from typing import Final
 
 from mlgo_gym.lab.tiers._guard import ASKS
 from mlgo_gym.lab.tiers._stubs import BACK, ENTRY, LOOP, SLOW
-from mlgo_gym.llvm import NAME
+from mlgo_gym.llvm import NAME_PATTERN
 
 _LABEL: Final = re.compile(r"^(\.LBB\d+_\d+):")
 _BLOCK: Final = re.compile(r"^(?:\.LBB\d+_\d+:|# %bb\.\d+:)")
-_NAMED: Final = re.compile(rf"^(?:(\.LBB\d+_\d+):|# %bb\.\d+:)\s*# %({NAME})$")
+_NAMED: Final = re.compile(rf"^(?:(\.LBB\d+_\d+):|# %bb\.\d+:)\s*# %({NAME_PATTERN})$")
 _ESCAPED: Final = re.compile(r'\$frame_escape_(\d+)"? = (-?\d+)$', re.MULTILINE)
 _PUSHES: Final = re.compile(r"^\tpushq\t%\w+")
 _GROWS: Final = re.compile(r"^\tsubq\t\$(\d+), %rsp\b")

@@ -16,13 +16,13 @@ from functools import cached_property
 from typing import Final
 
 from mlgo_gym.lab.tiers._guard import Guard
-from mlgo_gym.llvm import NAME, Function, ModuleText, Signature
+from mlgo_gym.llvm import NAME_PATTERN, Function, ModuleText, Signature
 
-_LABEL: Final = re.compile(rf"^({NAME}):")
-_TARGET: Final = re.compile(rf"\blabel %({NAME})")
-_VALUE: Final = re.compile(rf"%{NAME}")
-_MADE: Final = re.compile(rf"^  (%{NAME}) = ")
-_ALLOCA: Final = re.compile(rf"^  (%{NAME}) = alloca (.+?)(?:, align \d+)?$")
+_LABEL: Final = re.compile(rf"^({NAME_PATTERN}):")
+_TARGET: Final = re.compile(rf"\blabel %({NAME_PATTERN})")
+_VALUE: Final = re.compile(rf"%{NAME_PATTERN}")
+_MADE: Final = re.compile(rf"^  (%{NAME_PATTERN}) = ")
+_ALLOCA: Final = re.compile(rf"^  (%{NAME_PATTERN}) = alloca (.+?)(?:, align \d+)?$")
 _DYNAMIC: Final = re.compile(r", i\d+ %|\binalloca\b")
 _SCALAR: Final = re.compile(r"i\d+|ptr|half|bfloat|float|double|x86_fp80|<[^>]*>")
 _UNFIT: Final = re.compile(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from mlgo_gym.llvm import (
-    NAME,
+    NAME_PATTERN,
     Function,
     ModuleText,
     exported,
@@ -36,8 +36,8 @@ _DEBUG: Final = re.compile(r",? !dbg !\d+")
 _UNNAMED: Final = re.compile(r'"[^"]*"|@(\d+)\b')
 _SCOPES: Final = re.compile(r"^.*@llvm\.experimental\.noalias\.scope.*\n", re.MULTILINE)
 _GROUP: Final = re.compile(r" (#\d+)")
-_BLOCK_OF: Final = re.compile(rf"blockaddress\(@({NAME}), ")
-_CALLED: Final = re.compile(rf"\b(?:call|invoke)\b.* @({NAME})\(")
+_BLOCK_OF: Final = re.compile(rf"blockaddress\(@({NAME_PATTERN}), ")
+_CALLED: Final = re.compile(rf"\b(?:call|invoke)\b.* @({NAME_PATTERN})\(")
 _REFUSED: Final = (
     (re.compile(r"^module asm ", re.MULTILINE), "assembly"),
     (re.compile(r"^@.* thread_local", re.MULTILINE), "thread-local variables"),

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mlgo_gym.llvm.text._module_text import (
-    NAME,
+    NAME_PATTERN,
     Function,
     ModuleText,
     linkage_of,
@@ -32,15 +32,15 @@ MERGED_LINKAGES: Final = frozenset(
 _INITIALISERS: Final = ("__cxx_global_var_init", "__cxx_global_array_dtor", "_GLOBAL__")
 
 _TOKEN: Final = re.compile(
-    rf"(?P<label>^{NAME}(?=:))"
-    rf"|%(?P<value>{NAME})"
-    rf"|(?P<global>@{NAME})"
+    rf"(?P<label>^{NAME_PATTERN}(?=:))"
+    rf"|%(?P<value>{NAME_PATTERN})"
+    rf"|(?P<global>@{NAME_PATTERN})"
     r'|(?P<string>"[^"]*")'
     # Attachments and metadata as a value, attribute groups, comments.
-    rf"|(?P<dropped>,? !{NAME}(?: !\d+)?| #\d+| *;[^\n]*)",
+    rf"|(?P<dropped>,? !{NAME_PATTERN}(?: !\d+)?| #\d+| *;[^\n]*)",
     re.MULTILINE,
 )
-_GLOBAL: Final = re.compile(rf"@{NAME}")
+_GLOBAL: Final = re.compile(rf"@{NAME_PATTERN}")
 _SUFFIX: Final = re.compile(r"\.\d+$")
 _FINGERPRINT_BYTES: Final = 16
 

@@ -18,15 +18,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from mlgo_gym.llvm.text._module_text import NAME, Function, ModuleText, references
+from mlgo_gym.llvm.text._module_text import NAME_PATTERN, Function, ModuleText, references
 from mlgo_gym.llvm.text._profile import entry_count
 
-_LABEL: Final = re.compile(rf"^({NAME}):")
-_TARGET: Final = re.compile(rf"label %({NAME})")
+_LABEL: Final = re.compile(rf"^({NAME_PATTERN}):")
+_TARGET: Final = re.compile(rf"label %({NAME_PATTERN})")
 _PROF: Final = re.compile(r"!prof !(\d+)")
 _WEIGHTS: Final = re.compile(r'!"branch_weights"(?:, !"expected")?((?:, i32 -?\d+)+)')
 _NUMBER: Final = re.compile(r"i32 (-?\d+)")
-_CALL: Final = re.compile(rf"^  (?:%\S+ = )?(?:\w+ )?(?:call|invoke) .*?@({NAME})\(")
+_CALL: Final = re.compile(rf"^  (?:%\S+ = )?(?:\w+ )?(?:call|invoke) .*?@({NAME_PATTERN})\(")
 _LEAST_SCALED: Final = 1 << 31
 _BITS: Final = 1 << 32
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Final
 
 from mlgo_gym.llvm.text._module_text import (
-    NAME,
+    NAME_PATTERN,
     STRING,
     Function,
     ModuleText,
@@ -28,10 +28,10 @@ from mlgo_gym.llvm.text._signature import closing
 
 _LOCAL: Final = frozenset({"private", "internal"})
 _NODE: Final = re.compile(r"!(\d+)")
-_VALUE: Final = re.compile(rf"ptr @({NAME})")
-_BLOCK_OF: Final = re.compile(rf"blockaddress\(@({NAME}),")
+_VALUE: Final = re.compile(rf"ptr @({NAME_PATTERN})")
+_BLOCK_OF: Final = re.compile(rf"blockaddress\(@({NAME_PATTERN}),")
 # A name that is not the callee of a call.
-_ADDRESS: Final = re.compile(rf"@({NAME})(?![-a-zA-Z$._0-9(])")
+_ADDRESS: Final = re.compile(rf"@({NAME_PATTERN})(?![-a-zA-Z$._0-9(])")
 _USED: Final = '@llvm.compiler.used = appending global [1 x ptr] [ptr @{}], section "llvm.metadata"'
 _ALIGNMENT: Final = re.compile(r", align \d+")
 _HEAD: Final = re.compile(
@@ -41,7 +41,7 @@ _VARIABLE: Final = re.compile(
     r"(?P<words>(?:thread_local(?:\(\w+\))? |(?:local_)?unnamed_addr |addrspace\(\d+\) )*)"
     r"(?:externally_initialized )?(?P<kind>global|constant|alias|ifunc) "
 )
-_COMDAT: Final = re.compile(rf",? comdat(?:\(\${NAME}\))?")
+_COMDAT: Final = re.compile(rf",? comdat(?:\(\${NAME_PATTERN}\))?")
 # What a definition may have after its attributes and a declaration may not.
 _ONLY_DEFINED: Final = re.compile(r" (?:gc |prefix |prologue |personality |!|\{$)")
 _DEFINITE: Final = frozenset(

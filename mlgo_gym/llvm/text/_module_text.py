@@ -18,16 +18,16 @@ from functools import cached_property
 from itertools import takewhile
 from typing import Final
 
-NAME: Final = r'(?:"[^"]*"|[-a-zA-Z$._0-9]+)'
+NAME_PATTERN: Final = r'(?:"[^"]*"|[-a-zA-Z$._0-9]+)'
 """The regular expression of a name, quoted or not, without what marks its kind."""
 
 STRING: Final = re.compile(r'"[^"]*"')
 """A string, or a quoted name."""
 
-_REFERENCE: Final = re.compile(rf"@({NAME})|{STRING.pattern}")
+_REFERENCE: Final = re.compile(rf"@({NAME_PATTERN})|{STRING.pattern}")
 _ESCAPE: Final = re.compile(r"\\(\\|[0-9A-Fa-f]{2})")
-_DEFINED: Final = re.compile(rf"@({NAME})\(")
-_GLOBAL: Final = re.compile(rf"@({NAME}) = ")
+_DEFINED: Final = re.compile(rf"@({NAME_PATTERN})\(")
+_GLOBAL: Final = re.compile(rf"@({NAME_PATTERN}) = ")
 _METADATA: Final = re.compile(r"!(\d+) = ")
 _LINKAGE: Final = re.compile(
     r"(?:external|private|internal|linkonce_odr|linkonce|weak_odr|weak|available_externally"

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from mlgo_gym.llvm.text._module_text import NAME, STRING
+from mlgo_gym.llvm.text._module_text import NAME_PATTERN, STRING
 
-_NAMED: Final = re.compile(rf" (%{NAME})$")
+_NAMED: Final = re.compile(rf" (%{NAME_PATTERN})$")
 _OPENING: Final = {"}": "{", ">": "<", "]": "["}
 
 
@@ -65,7 +65,7 @@ class Signature:
     def read(cls, header: str) -> Signature:
         """Take a ``define`` line apart."""
         before, _, rest = header.partition(" @")
-        match = re.match(NAME, rest)
+        match = re.match(NAME_PATTERN, rest)
         name = match[0] if match else ""
         end = closing(rest, len(name))
         parts = list(_parts(rest[len(name) + 1 : end - 1]))
