@@ -121,7 +121,7 @@ static const struct mlgo_call_site CALL_SITE = {{
 
 
 def build_driver(folder: Path) -> None:
-    """Compile the driver into ``FOLDER/bin``, under both of its names; the folder is the user's.
+    """Compile the driver into ``FOLDER/bin``, under each of `PROGRAMS`; the folder is the user's.
 
     Beside it, ``FOLDER/kept`` has the library that it lets clang load.
     """

@@ -3,8 +3,8 @@
 The advisor asks its model in one place, ``MLInlineAdvisor::getAdviceFromModel``
 (``llvm/lib/Analysis/MLInlineAdvisor.cpp``), a virtual function that is given the call. It is called
 by way of the class's table, so code that takes its place there, and then goes on to it, knows which
-call is asked about while LLVM writes its question. What `FEATURES` names is then counted by LLVM's
-own functions (``llvm/include/llvm-c/Core.h``), of the module as it is at this moment.
+call is asked about while LLVM writes its question. That code counts `FEATURES` by LLVM's own
+functions (``llvm/include/llvm-c/Core.h``), in the module as it is at this moment.
 
 The code is LLVM's IR, so that a worker needs no C compiler: it is compiled by the LLVM that calls
 it. Where LLVM's functions are, the caller says (`CALL_SITE_SYMBOLS`).
