@@ -21,7 +21,6 @@ from ._sources import open_or_sample as open_or_sample
 from ._sources import recorded_policy as recorded_policy
 from ._sources import sources_in as sources_in
 from ._sources import suite_named as suite_named
-from ._suite import TIERS as TIERS
 from ._suite import of_track as of_track
 from ._suite import shipped_suites as shipped_suites
 from ._suite import sums_text as sums_text

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from corpus_tools.budget import Budget
 from corpus_tools.manifest import Manifest, encode_command
-from corpus_tools.staging import INFO_NAME
+from corpus_tools.staging import INFO_NAME, WORKLOADS
 from mlgo_gym.base import (
     BenchmarkError,
     open_regular,
@@ -37,19 +37,17 @@ from mlgo_gym.lab.bench._suite import (
     RECORDINGS,
     SUITE_FILE,
     SUMS_FILE,
-    TIERS,
     Suite,
-    differences,
+    check_equal,
     differing,
+    recording_file,
     sums_of,
     sums_text,
 )
 from mlgo_gym.lab.tiers import load_recordings
 from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, embedded_version
 
-_SECTIONS: Final = ("-ffunction-sections", "-fdata-sections", "-faddrsig")
 _ORIGIN: Final = ("recipe", "recipe_digest", "package", "version", "sdist", "sha256", "license")
-_WORKLOADS: Final = "workloads"
 _MODE: Final = 0o644
 MAX_BYTES: Final = 1 << 32
 _MAX_FILES: Final = 1 << 20
@@ -93,21 +91,13 @@ def make_suite(
         origins: dict[str, Any] = {}
         for name in suite.packages:
             progress(name)
-            if suite.kind == TIERS:
-                (recording,) = load_recordings(sources[name]).values()
-                origins[name] = {"llvm": recording.llvm, "program_sha256": recording.program_sha256}
-                (staged / RECORDINGS).mkdir(exist_ok=True)
-                shutil.copyfile(sources[name], staged / RECORDINGS / f"{name}.npz")
+            if suite.traits.is_recorded:
+                target = staged / RECORDINGS / recording_file(name)
+                origins[name] = _copy_recording(sources[name], target)
                 continue
-            origins[name] = _plain(suite, sources[name], staged / PLAIN / name, modules)
+            origins[name] = _copy_plain(suite, sources[name], staged / PLAIN / name, modules)
             if LOCAL in suite.tracks:
-                project = project_of_corpus(staged / PLAIN / name)
-                facts, unread = read_facts(project, jobs, DEFAULT_TIMEOUT_S)
-                place = staged / LOCAL / name
-                how: dict[str, Any] = {"jobs": jobs, "timeout_s": DEFAULT_TIMEOUT_S}
-                _, failed = localize_project(project, facts, place, **how)
-                for problem in (*unread, *failed.values()):
-                    raise BenchmarkError(f"suite {suite.name}: package {name}: {problem}")
+                _localize(suite, staged / PLAIN / name, staged / LOCAL / name, jobs)
         write_json(staged / PACKAGES_FILE, origins)
         write_json(staged / SUITE_FILE, suite.description)
         sums = sums_of(staged)
@@ -166,7 +156,7 @@ def unpack(path: Path, output: Path, suite: Suite | None = None, called: str = "
             raise BenchmarkError(f"{where}: expected {SUITE_FILE} of a suite in it, found none")
         found = Suite.open(staged)
         if suite is not None:
-            differences(suite, found)
+            check_equal(suite, found)
     return replace(found, folder=output)
 
 
@@ -189,7 +179,24 @@ def _extract(archive: tarfile.TarFile, output: Path, where: str) -> None:
         target.write_bytes(data)
 
 
-def _plain(suite: Suite, source: Path, target: Path, modules: Sequence[str]) -> dict[str, Any]:
+def _copy_recording(source: Path, target: Path) -> dict[str, Any]:
+    (recording,) = load_recordings(source).values()
+    target.parent.mkdir(exist_ok=True)
+    shutil.copyfile(source, target)
+    return {"llvm": recording.llvm, "program_sha256": recording.program_sha256}
+
+
+def _localize(suite: Suite, plain: Path, target: Path, jobs: int) -> None:
+    """Make the package of the local track from that of the plain one."""
+    project = project_of_corpus(plain)
+    facts, unread = read_facts(project, jobs, DEFAULT_TIMEOUT_S)
+    how: dict[str, Any] = {"jobs": jobs, "timeout_s": DEFAULT_TIMEOUT_S}
+    _, failed = localize_project(project, facts, target, **how)
+    for problem in (*unread, *failed.values()):
+        raise BenchmarkError(f"suite {suite.name}: package {plain.name}: {problem}")
+
+
+def _copy_plain(suite: Suite, source: Path, target: Path, modules: Sequence[str]) -> dict[str, Any]:
     """Copy a package's corpus, with the suite's options."""
     corpus, info = Corpus.load(source), corpus_info(source)
     corpus = corpus.only(modules) if modules else corpus
@@ -199,16 +206,15 @@ def _plain(suite: Suite, source: Path, target: Path, modules: Sequence[str]) -> 
             raise BenchmarkError(f"suite {suite.name}: package {target.name}: {what}")
     target.mkdir(parents=True)
     Manifest(corpus.names, corpus.has_thinlto, corpus.global_command).write(target)
-    added = _SECTIONS if suite.kind == "size" else ()
     for name in corpus:
         module = corpus[name]
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         (target / f"{name}.bc").write_bytes(module.data)
         if module.command is not None:
-            command = [*module.command, *added]
+            command = [*module.command, *suite.traits.options]
             (target / f"{name}.cmd").write_bytes(encode_command(command))
-    if suite.kind == "speed":
-        shutil.copytree(corpus.folder / _WORKLOADS, target / _WORKLOADS)
+    if suite.traits.has_workloads:
+        shutil.copytree(corpus.folder / WORKLOADS, target / WORKLOADS)
     origin: dict[str, Any] = {key: info[key] for key in _ORIGIN if key in info}
     about = {**origin, "split": suite.split, "opt_level": suite.opt_level}
     write_json(target / INFO_NAME, about)

@@ -1,29 +1,27 @@
-"""The measures of each kind of suite, and the traces that prove them.
+"""Kinds of suites: what is measured of a package, and what a suite of the kind has for that.
 
-A run compiles every module plainly and under each policy, and keeps the answers. What is measured
-then rests on the answers alone: whoever has them gets the same objects, and the same numbers.
+A new kind is a row of `KINDS`. What is measured rests on the answers of policies alone: whoever has
+them gets the same objects, and the same numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field
-from itertools import groupby
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from mlgo_gym.base import BenchmarkError
 from mlgo_gym.corpus import Packages
 from mlgo_gym.evaluation import Setting
-from mlgo_gym.lab.bench._suite import Suite
 from mlgo_gym.lab.programs import measured_programs, meter_named
 from mlgo_gym.llvm import CompilationResult, Jobs
-from mlgo_gym.problems import PolicyLike, Problem
+from mlgo_gym.problems import Problem
 from mlgo_gym.rollout import (
     BASELINE,
     AllocationResult,
     Code,
     KeptText,
+    Measure,
     ModuleReport,
     RecordedPolicy,
     Result,
@@ -32,32 +30,22 @@ from mlgo_gym.rollout import (
     linked_sizes,
     linked_text_bytes,
     measure_of,
-    rollout,
 )
 
-_Kind = TypeVar("_Kind", CompilationResult, AllocationResult)
+_Result = TypeVar("_Result", CompilationResult, AllocationResult)
 
 Values = Mapping[str, Mapping[str, float]]
 """Numbers by policy, LLVM's own among them, then by measure; less is better."""
 
+TIERS: Final = "tiers"
+"""The kind of suites of recordings, and what their one track is called."""
 
-@dataclass(frozen=True, slots=True)
-class PackageOutcome:
-    """A package of a suite under every policy.
-
-    Attributes:
-        values: the numbers by policy, `BASELINE` among them, then by measure.
-        traces: by policy, then by module.
-    """
-
-    track: str
-    package: str
-    values: Values
-    traces: Mapping[str, Mapping[str, Trace]] = field(repr=False)
+_KEPT_TEXT: Final = KeptText()
+_HOTSPOT: Final = "HotSpot's rule"
 
 
 @dataclass(frozen=True, slots=True)
-class _Compiled:
+class CompiledModule:
     """A module's traces, and its results by policy."""
 
     module: str
@@ -65,69 +53,28 @@ class _Compiled:
     results: Mapping[str, Result]
 
 
-def outcomes(
-    suite: Suite,
-    policies: Mapping[str, PolicyLike],
-    problem: Problem,
-    *,
-    tracks: Sequence[str] = (),
-    jobs: Jobs = 1,
-) -> Generator[PackageOutcome]:
-    """Run policies over the modules of a suite, package by package.
+@dataclass(frozen=True, slots=True)
+class CompiledPackage:
+    """A package's modules, compiled, and their traces by policy and module."""
 
-    Args:
-        suite: its files are here.
-        policies: by name.
-        problem: the suite's, with the settings that the policies need.
-        tracks: which; all by default.
-        jobs: how many workers compile at once.
-
-    Raises:
-        BenchmarkError: a module cannot be compiled, under a policy or without.
-    """
-    measure = _MEASURES[suite.kind]
-    kept = _allocated if suite.kind == "spill" else _compiled
-    for track in tracks or suite.tracks:
-        packages = suite.modules(track)
-        with closing(_reports(packages, policies, problem, suite.kind, jobs)) as reports:
-            made = ((each.package, kept(each, problem)) for each in reports)
-            for package, found in groupby(made, lambda each: each[0]):
-                modules = [each for _, each in found]
-                traces = {
-                    name: {each.module: each.traces[name] for each in modules} for name in policies
-                }
-                part = packages.only(packages.by_package[package])
-                values = measure(_Package(part, modules, traces, problem, jobs))
-                yield PackageOutcome(track, package, values, traces)
+    packages: Packages
+    modules: Sequence[CompiledModule]
+    traces: Mapping[str, Mapping[str, Trace]]
+    problem: Problem
+    jobs: Jobs
 
 
-def _reports(
-    packages: Packages,
-    policies: Mapping[str, PolicyLike],
-    problem: Problem,
-    kind: str,
-    jobs: Jobs,
-) -> Generator[ModuleReport]:
-    measure = None if kind == "spill" else KeptText()
-    reports = rollout(packages, policies, problem, jobs=jobs, measure=measure, keep_decisions=True)
-    with closing(reports):
-        for report in reports:
-            for failure in report.failures:
-                raise BenchmarkError(str(failure.within(str(report.key))))
-            yield report
-
-
-def _compiled(report: ModuleReport, problem: Problem) -> _Compiled:
+def _compiled(report: ModuleReport, problem: Problem) -> CompiledModule:
     """The traces and objects of a module that was compiled to objects."""
     traces = {each.policy: each.trace(problem) for each in report.attempts}
-    return _Compiled(
+    return CompiledModule(
         report.module,
         {name: trace for name, trace in traces.items() if trace},
         _results(report, CompilationResult),
     )
 
 
-def _allocated(report: ModuleReport, problem: Problem) -> _Compiled:
+def _allocated(report: ModuleReport, problem: Problem) -> CompiledModule:
     """The traces of a module whose registers were allocated: the object is its machine code."""
     results = _results(report, AllocationResult)
     traces = {
@@ -143,25 +90,14 @@ def _allocated(report: ModuleReport, problem: Problem) -> _Compiled:
         )
         for each in report.attempts
     }
-    return _Compiled(report.module, traces, results)
+    return CompiledModule(report.module, traces, results)
 
 
-def _results(report: ModuleReport, kind: type[_Kind]) -> dict[str, _Kind]:
+def _results(report: ModuleReport, kind: type[_Result]) -> dict[str, _Result]:
     return {name: each for name, each in report.results.items() if isinstance(each, kind)}
 
 
-@dataclass(frozen=True, slots=True)
-class _Package:
-    """A package's modules, compiled, and their traces by policy and module."""
-
-    packages: Packages
-    modules: Sequence[_Compiled]
-    traces: Mapping[str, Mapping[str, Trace]]
-    problem: Problem
-    jobs: Jobs
-
-
-def _sizes(package: _Package) -> Values:
+def _sizes(package: CompiledPackage) -> Values:
     """Bytes of code: of all objects, and of what a linker keeps of them."""
     values = {}
     for name in (BASELINE, *package.traces):
@@ -177,7 +113,7 @@ def _sizes(package: _Package) -> Values:
     return values
 
 
-def _spills(package: _Package) -> Values:
+def _spills(package: CompiledPackage) -> Values:
     """LLVM's score of the functions that ask: the geometric mean of the ratios to LLVM's own."""
     measure = measure_of(package.problem)
     values = {BASELINE: {"cost": 1.0}}
@@ -193,7 +129,7 @@ def _spills(package: _Package) -> Values:
     return values
 
 
-def _instructions(package: _Package) -> Values:
+def _instructions(package: CompiledPackage) -> Values:
     """Instructions that the package's programs execute: the sum over its workloads."""
     problem = package.problem
     recorded = {
@@ -211,8 +147,44 @@ def _instructions(package: _Package) -> Values:
     return {name: {"instructions": total} for name, total in totals.items()}
 
 
-_MEASURES: Final[Mapping[str, Callable[[_Package], Values]]] = {
-    "size": _sizes,
-    "spill": _spills,
-    "speed": _instructions,
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of suite.
+
+    Attributes:
+        measures: the names of the numbers; policies are ranked by the first.
+        values: the numbers of a compiled package; ``None`` where recordings are played instead.
+        keeps: what is kept of a module's report.
+        measure: how modules are compiled and compared; ``None`` for the problem's own way.
+        options: clang's, which are added to each module's command.
+        has_workloads: its corpora keep their workloads.
+        baseline: the policy that others are compared with, in words.
+        rival: the same in headings.
+    """
+
+    measures: tuple[str, ...]
+    values: Callable[[CompiledPackage], Values] | None
+    keeps: Callable[[ModuleReport, Problem], CompiledModule] = _compiled
+    measure: Measure | None = _KEPT_TEXT
+    options: tuple[str, ...] = ()
+    has_workloads: bool = False
+    baseline: str = "LLVM's own heuristic on the plain modules"
+    rival: str = "LLVM"
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether its suites have recordings in place of corpora."""
+        return self.values is None
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "size": Kind(
+        ("icf", "gc", "linked", "text"),
+        _sizes,
+        options=("-ffunction-sections", "-fdata-sections", "-faddrsig"),
+    ),
+    "spill": Kind(("cost",), _spills, keeps=_allocated, measure=None),
+    "speed": Kind(("instructions",), _instructions, has_workloads=True),
+    TIERS: Kind(("seconds",), None, baseline=_HOTSPOT, rival=_HOTSPOT),
 }
+"""The kinds of suites, by name."""

@@ -10,15 +10,16 @@ from typing import Any, Final
 from corpus_tools.reading import brief
 from mlgo_gym.base import BenchmarkError, TraceError
 from mlgo_gym.corpus import ModuleKey
-from mlgo_gym.lab.bench._kinds import PackageOutcome, outcomes
+from mlgo_gym.lab.bench._kinds import TIERS
+from mlgo_gym.lab.bench._outcomes import PackageOutcome, outcomes
 from mlgo_gym.lab.bench._submission import (
     Submission,
     SuiteValues,
     decisions_path,
     trace_name,
 )
-from mlgo_gym.lab.bench._suite import BEST, RECORDINGS, TIERS, Suite
-from mlgo_gym.lab.tiers import Recording, Replay, oracle_s, played, schedule_named
+from mlgo_gym.lab.bench._suite import BEST, Suite
+from mlgo_gym.lab.tiers import Recording, Replay, TierPolicy, oracle_s, played, schedule_named
 from mlgo_gym.llvm import Jobs
 from mlgo_gym.problems import PolicyLike, Problem
 from mlgo_gym.rollout import BASELINE, RecordedPolicy, Trace, problem_of
@@ -28,7 +29,6 @@ _OWN_TIERS: Final = "hotspot"
 """Whose decisions a suite of tiers compares with: HotSpot's rule."""
 
 Progress = Callable[[str], None]
-TierPolicy = Callable[[Replay], int]
 
 
 def run(
@@ -99,7 +99,7 @@ def verify(
     ...     verify(run(suite, {"0": InliningForSize.policy("never")}), suite)
     """
     submission.card.check(suite)
-    if suite.kind == TIERS:
+    if suite.traits.is_recorded:
         _compare(submission, _replayed(submission, suite))
         return
     for track in suite.tracks:
@@ -127,7 +127,7 @@ def run_tiers(
     values: dict[str, Any] = {}
     files: dict[str, bytes] = {}
     for name in suite.packages:
-        recording = Recording.load(suite.place / RECORDINGS / f"{name}.npz")
+        recording = Recording.load(suite.recording(name))
         values[name] = _own_seconds(recording)
         for seed, policy in policies.items():
             noted = _Noted(policy)
@@ -174,7 +174,7 @@ class _Told:
 def _replayed(submission: Submission, suite: Suite) -> SuiteValues:
     values: dict[str, Any] = {}
     for name in suite.packages:
-        recording = Recording.load(suite.place / RECORDINGS / f"{name}.npz")
+        recording = Recording.load(suite.recording(name))
         values[name] = _own_seconds(recording)
         for seed in submission.card.seeds:
             path = decisions_path(seed, name)

@@ -16,7 +16,7 @@ from mlgo_gym.base import BenchmarkError, OptionsError
 from mlgo_gym.corpus import SAMPLE_CORPUS
 from mlgo_gym.lab.bench._archive import make_suite
 from mlgo_gym.lab.bench._submission import Submission
-from mlgo_gym.lab.bench._suite import TIERS, Suite, shipped_suites, some_of
+from mlgo_gym.lab.bench._suite import Suite, recording_file, shipped_suites, some_of
 from mlgo_gym.llvm import embedded_version
 from mlgo_gym.problems import PolicyLike, Problem
 from mlgo_gym.rollout import RecordedPolicy, Trace, trace_path
@@ -72,8 +72,10 @@ def sample_suite(modules: Sequence[str] = ()) -> Iterator[Suite]:
 
 def sources_in(suite: Suite, folder: Path) -> dict[str, Path]:
     """The corpora of a suite's packages in a folder of corpora, or its recordings."""
-    suffix = ".npz" if suite.kind == TIERS else ""
-    found = {name: folder / f"{name}{suffix}" for name in suite.packages}
+    is_recorded = suite.traits.is_recorded
+    found = {
+        name: folder / (recording_file(name) if is_recorded else name) for name in suite.packages
+    }
     return {name: path for name, path in found.items() if path.exists()}
 
 

@@ -25,7 +25,8 @@ from typing import Any, Final, Self
 from corpus_tools.budget import Budget
 from corpus_tools.reading import brief
 from mlgo_gym.base import BenchmarkError, parse_json, read_bounded, replacing, wrong_name
-from mlgo_gym.lab.bench._suite import TIERS, Suite, checked_texts
+from mlgo_gym.lab.bench._kinds import TIERS
+from mlgo_gym.lab.bench._suite import Suite, checked_texts
 from mlgo_gym.llvm import embedded_version
 from mlgo_gym.rollout import BASELINE
 
@@ -134,7 +135,7 @@ class Card:
 
     def files(self, suite: Suite) -> Iterator[str]:
         """The paths of the traces that it must have."""
-        if suite.kind == TIERS:
+        if suite.traits.is_recorded:
             for seed in self.seeds:
                 yield from (decisions_path(seed, name) for name in suite.packages)
         for track in suite.tracks:

@@ -26,6 +26,7 @@ from typing import Any, Final, Self
 from corpus_tools.reading import LARGEST_TEXT_BYTES, brief
 from mlgo_gym.base import BenchmarkError, read_bounded, read_json, wrong_name
 from mlgo_gym.corpus import Corpus, ModuleKey, Packages
+from mlgo_gym.lab.bench._kinds import KINDS, TIERS, Kind
 from mlgo_gym.problems import Problem, problem_named
 
 SUITE_FILE: Final = "suite.json"
@@ -38,19 +39,8 @@ PLAIN: Final = "plain"
 LOCAL: Final = "local"
 """The same, with the functions local that no other module of the package has."""
 
-TIERS: Final = "tiers"
-"""A kind of suite, and what its one track is called."""
-
 BEST: Final = "best"
 """The name of the best that is known among the policies of a suite of tiers."""
-
-KINDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "size": ("icf", "gc", "linked", "text"),
-    "spill": ("cost",),
-    "speed": ("instructions",),
-    TIERS: ("seconds",),
-}
-"""The measures of each kind of suite; policies are ranked by the first."""
 
 _SHIPPED: Final = Path(__file__).parent / "suites"
 _VERSION: Final = 1
@@ -126,7 +116,7 @@ class Suite:
                 what += f"{actual[:12]}…" if actual else "none"
                 raise BenchmarkError(f"suite {found.name}: {name}: {what}; fetch the suite again")
         if not is_new and found.name in shipped_suites():
-            differences(cls.shipped(found.name), found)
+            check_equal(cls.shipped(found.name), found)
         return found
 
     @classmethod
@@ -160,9 +150,14 @@ class Suite:
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property
+    def traits(self) -> Kind:
+        """What all suites of its kind have in common."""
+        return KINDS[self.kind]
+
+    @property
     def measures(self) -> tuple[str, ...]:
         """The measures, the one that policies are ranked by before the others."""
-        return KINDS[self.kind]
+        return self.traits.measures
 
     @property
     def scored_tracks(self) -> tuple[str, ...]:
@@ -172,9 +167,7 @@ class Suite:
     @property
     def baseline(self) -> str:
         """The policy that others are compared with, in words."""
-        if self.kind == TIERS:
-            return "HotSpot's rule"
-        return "LLVM's own heuristic on the plain modules"
+        return self.traits.baseline
 
     @property
     def columns(self) -> list[tuple[str, str]]:
@@ -209,6 +202,10 @@ class Suite:
         """The modules of a track."""
         return Packages.of({name: Corpus.load(self.place / track / name) for name in self.packages})
 
+    def recording(self, name: str) -> Path:
+        """The file of a recording."""
+        return self.place / RECORDINGS / recording_file(name)
+
     def module_sha256(self, track: str, key: ModuleKey) -> str:
         """The hash of a module's bitcode."""
         return self.sums[f"{track}/{key.package}/{key.name}.bc"]
@@ -216,6 +213,11 @@ class Suite:
     def problem_kind(self) -> type[Problem]:
         """The problem that LLVM asks about."""
         return problem_named(self.problem)
+
+
+def recording_file(name: str) -> str:
+    """Return what the file of a recording is called."""
+    return f"{name}.npz"
 
 
 def of_track(name: str, track: str) -> str:
@@ -228,7 +230,7 @@ def shipped_suites() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in _SHIPPED.glob("*.json")))
 
 
-def differences(expected: Suite, found: Suite) -> None:
+def check_equal(expected: Suite, found: Suite) -> None:
     """See that a suite is the one of its name.
 
     Raises:

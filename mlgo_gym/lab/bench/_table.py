@@ -32,11 +32,11 @@ from mlgo_gym.lab.bench._scores import (
     probability_of_improvement,
 )
 from mlgo_gym.lab.bench._submission import VERIFIED, Card, Submission
-from mlgo_gym.lab.bench._suite import BEST, LOCAL, PLAIN, TIERS, Suite, json_of, of_track
+from mlgo_gym.lab.bench._suite import BEST, LOCAL, PLAIN, Suite, json_of, of_track
 from mlgo_gym.llvm import embedded_version
 from mlgo_gym.rollout import BASELINE
 
-_SCORE, _BETTER = "normalised score", "better than LLVM"  # columns that are no measures
+_SCORE, _BETTER = "normalised score", "better than the baseline"  # columns that are no measures
 _LEGEND: Final = (
     "Changes are in per cent against {baseline}, means of packages; "
     "scores are 0 for that heuristic and 100 for the best known. Brackets are 95 % bootstrap "
@@ -242,8 +242,7 @@ def _titles(suite: Suite) -> dict[tuple[str, str], str]:
     tracks = suite.scored_tracks
     first = {(track, _SCORE): of_track("score", track) for track in tracks}
     rest = {each: f"{of_track(each[1], each[0])}, %" for each in suite.columns}
-    better = _BETTER if suite.kind != TIERS else f"better than {suite.baseline}"
-    return first | {(tracks[0], _BETTER): better} | rest
+    return first | {(tracks[0], _BETTER): f"better than {suite.traits.rival}"} | rest
 
 
 def _cells(row: Row, titles: Mapping[tuple[str, str], str]) -> list[str]:

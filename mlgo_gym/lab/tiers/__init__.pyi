@@ -12,4 +12,5 @@ from ._schedules import schedule_named as schedule_named
 # For other packages of this project; not documented, and may change.
 
 from ._env import load_recordings as load_recordings
+from ._schedules import TierPolicy as TierPolicy
 from ._vector import TierUpVectorEnv as TierUpVectorEnv

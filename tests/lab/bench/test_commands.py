@@ -171,7 +171,9 @@ def test_a_new_suite_of_tiers(tmp_path: Path) -> None:
     assert run("bench", "fetch", *how, cwd=tmp_path).returncode == 0
     for name in ("ski-rental", "O0"):
         how = ("--suite", "own", "--policy", name, "--output", f"{name}.run")
-        assert run("bench", "run", *how, cwd=tmp_path).returncode == 0
+        done = run("bench", "run", *how, cwd=tmp_path)
+        assert done.returncode == 0
+        assert "HotSpot's" in done.stdout
         how = (f"{name}.run", "--name", name, "--authors", "us", "--into", "submissions")
         assert run("bench", "submit", *how, cwd=tmp_path).returncode == 0
         how = (f"submissions/{name}.zip", "--suite", "own")

@@ -77,12 +77,12 @@ def _check_space(output: Path) -> None:
 
 
 def _run(suite: Suite, options: argparse.Namespace, progress: Any) -> Submission:
-    from mlgo_gym.lab.bench import TIERS, run_tiers
     from mlgo_gym.lab.bench import run as run_suite
+    from mlgo_gym.lab.bench import run_tiers
     from mlgo_gym.runners import model_policies
 
     names = [str(seed) for seed in range(options.seeds)]
-    if suite.kind == TIERS:
+    if suite.traits.is_recorded:
         from mlgo_gym.lab.tiers import schedule_named
 
         if not options.policy:
@@ -119,7 +119,7 @@ def _show(suite: Suite, made: Submission, output: Output) -> None:
 
     main, columns = suite.measures[0], suite.columns
     titles = [of_track(measure, track) for track, measure in columns]
-    own = f"LLVM {main}"
+    own = f"{suite.traits.rival} {main}"
     table = narrow_table(("package", own, *titles), right=(own, *titles))
     changes = {column: changes_of(made.card, *column) for column in columns}
     first = made.card.values[columns[0][0]]
