@@ -20,7 +20,15 @@ import numpy as np
 
 from mlgo_gym.lab.tiers._codegen import begin, prepared
 from mlgo_gym.lab.tiers._jit import MOST_EVENTS, Jit
-from mlgo_gym.lab.tiers._recording import ENTERED, PROFILED, RESTED, RESTS, SPECIAL, VERSIONS
+from mlgo_gym.lab.tiers._recording import (
+    ENTERED,
+    PROFILED,
+    RESTED,
+    RESTS,
+    SPECIAL,
+    VERSIONS,
+    Event,
+)
 from mlgo_gym.lab.tiers._stubs import (
     ANSWERED,
     ASKED,
@@ -176,7 +184,7 @@ class _Run:
         if self._jit.is_counting:
             # A call is counted behind its event.
             call = self._get("CALLS") + (not kind)
-            self._events.append((function, kind, power, call, self._loop(function, kind)))
+            self._events.append(Event(function, kind, power, call, self._loop(function, kind)))
             self._spend(len(self._events) - 1)
         if self._jit.watch and (kind, power) == (CALL, PROFILED):
             self._jit.watch.profiled(function)

@@ -20,7 +20,7 @@ from corpus_tools.workloads import compile_workload
 from mlgo_gym.base import WorkloadError
 from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus
 from mlgo_gym.lab.programs import ProgramRun, Programs, Way, compare_output, run_program, wrong
-from mlgo_gym.lab.tiers._recording import RESTED
+from mlgo_gym.lab.tiers._recording import RESTED, Event
 
 _HOST: Final = "mlgo_gym.lab.tiers._host"
 _LOADER: Final = Path("/lib64/ld-linux-x86-64.so.2")
@@ -199,11 +199,12 @@ class JitProgram(AbstractContextManager["JitProgram"]):
         if how["counting"] and how["events"] and not how.get("watching"):
             job["given"] = self._objects
         try:
-            return self._ask(json.dumps(how), self._line, json.dumps(job))
+            found = self._ask(json.dumps(how), self._line, json.dumps(job))
         except WorkloadError as error:
             if self._rounds == 1:
                 raise
             raise WorkloadError(f"{error}{_AGAIN.format(self._rounds)}") from error
+        return found | {"events": [Event(*each) for each in found["events"]]}
 
     def _compare(self, run: ProgramRun) -> None:
         """See that it wrote what it must; further rounds what they wrote first, at O0."""

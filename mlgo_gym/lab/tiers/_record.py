@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -24,8 +25,10 @@ from mlgo_gym.lab.tiers._recording import (
     RESTED,
     RESTS,
     SPECIAL,
+    TABLES,
     TIERS,
     VERSIONS,
+    Event,
     Recording,
 )
 from mlgo_gym.llvm import embedded_version
@@ -70,46 +73,12 @@ def record_program(
     check_machine("tiers")
     progress("splitting it into functions")
     with JitProgram(corpus, workload, rounds) as program:
-        progress("looking for events")
-        found = program.events()
-        progress("watching values and blocks")
-        watched = program.watched()
-        values = _specialisable(found["events"], watched)
-        program.special = [(f, place, known(own, n)) for f, place, n, own, _ in values]
-        program.kept = watched["kept"]
-        progress("looking for blocks that are reached late")
-        guards = [*_failures(values), *_reached_late(program)]
-        events, place_of = _merged(found["events"], guards)
-        entries = [
-            _Entry(i, f, power, loop)
-            for i, (f, kind, power, _, loop) in enumerate(events)
-            if kind == BACK_EDGE and loop >= 0 and power >= _LEAST_ENTERED
-        ]
-        tables, entered = _counted(
-            program, events, found["calls"], values, entries=entries, progress=progress
-        )
-        called = sorted({function for function, *_ in events})
-        seconds, costs = _timed(program, values, entries, progress)
+        seen = _observed(program, progress)
+        tables, gains = _counted(program, seen, progress)
+        seconds, costs = _timed(program, seen, progress)
         per, library = _fitted([sum(each.values()) for each in tables[: len(TIERS)]], seconds)
-        number = {function: place for place, function in enumerate(called)}
-        places = sorted(set().union(*tables))
+        called = sorted({event.function for event in seen.events})
         units = program.units["functions"]
-        rows = {
-            "events": [[number[f], *rest[:3]] for f, *rest in events],
-            "counts": [
-                [i, number[f], *(each.get((i, f), 0) for each in tables)] for i, f in places
-            ],
-            "spent": [[place_of[i - 1], number[f], n] for i, f, n in found["spent"]],
-            "entries": [*zip([each.event for each in entries], entered, strict=True)],
-            "values": [[number[f], place, n, *own] for f, place, n, own, _ in values],
-            "kept": [[number[f], block] for f, block in program.kept],
-        }
-        widths = (4, 2 + len(VERSIONS), 3, 2, 3 + CACHED[-1], 2)
-        arrays = {
-            name: np.array(own, np.int64).reshape(-1, width)
-            for (name, own), width in zip(rows.items(), widths, strict=True)
-        }
-        versions = range(len(VERSIONS))
         return Recording(
             program=program.name,
             rounds=rounds,
@@ -118,9 +87,11 @@ def record_program(
             program_sha256=program.sha256,
             functions=tuple(program.functions[each] for each in called),
             sizes=np.array([units[each]["instructions"] for each in called], np.int64),
-            **arrays,
-            compile_s=np.array([[costs.get((f, each), 0.0) for f in called] for each in versions]),
-            entry_s=np.array([costs[each.function, RESTS + each.loop] for each in entries]),
+            **_arrays(program, seen, called, tables=tables, gains=gains),
+            compile_s=np.array(
+                [[costs.get((f, each), 0.0) for f in called] for each in range(len(VERSIONS))]
+            ),
+            entry_s=np.array([costs[each.function, RESTS + each.loop] for each in seen.entries]),
             seconds_per_instruction=per,
             library_s=library,
         )
@@ -145,61 +116,121 @@ class _Entry(NamedTuple):
     loop: int
 
 
-_Values = tuple[int, int, int, list[int], list[tuple[int, int, int]]]
-"""A function, the place of an argument, how many values it has, the first of them, and the events
-of its guards: the place in `CACHED`, the power, and the call."""
+class _Argument(NamedTuple):
+    """An argument that a function can be specialised on.
+
+    Attributes:
+        function: its number.
+        place: the argument's.
+        distinct: how many values it has; one more than are kept stands for more.
+        values: the first of them, and zeros behind them.
+    """
+
+    function: int
+    place: int
+    distinct: int
+    values: list[int]
 
 
-def _specialisable(events: Sequence[Sequence[int]], watched: Mapping[str, Any]) -> list[_Values]:
-    """Functions that are called often, and the argument of each that has the fewest values."""
-    calls: dict[int, int] = {}
-    for function, kind, power, *_ in events:
-        if kind == CALL:
-            calls[function] = 1 << power
-    found: dict[int, _Values] = {}
+class _Observed(NamedTuple):
+    """What runs at O0 have shown.
+
+    Attributes:
+        events: those of functions, and of the guards of code that guesses.
+        places: where the events of functions are among all.
+        calls: how many the program makes.
+        spent: interval, function and instructions; intervals are those of functions' events alone,
+            and count from 1.
+        arguments: those of functions that can be specialised.
+        entries: the events at which loops are entered.
+    """
+
+    events: list[Event]
+    places: list[int]
+    calls: int
+    spent: list[tuple[int, int, int]]
+    arguments: list[_Argument]
+    entries: list[_Entry]
+
+
+def _observed(program: JitProgram, progress: Callable[[str], None]) -> _Observed:
+    """Find a program's events, and set what can be specialised and pruned in it."""
+    progress("looking for events")
+    found = program.events()
+    progress("watching values and blocks")
+    watched = program.watched()
+    arguments = _specialisable(found["events"], watched["values"])
+    program.special = [(f, place, known(values, count)) for f, place, count, values in arguments]
+    program.kept = watched["kept"]
+    progress("looking for blocks that are reached late")
+    guards = [*_failures(arguments, watched["later"]), *_reached_late(program)]
+    events, places = _merged(found["events"], guards)
+    entries = [
+        _Entry(i, each.function, each.power, each.loop)
+        for i, each in enumerate(events)
+        if each.kind == BACK_EDGE and each.loop >= 0 and each.power >= _LEAST_ENTERED
+    ]
+    return _Observed(events, places, found["calls"], found["spent"], arguments, entries)
+
+
+def _specialisable(events: Sequence[Event], watched: Sequence[tuple[int, ...]]) -> list[_Argument]:
+    """Functions that are called often, and the argument of each that has the fewest values.
+
+    Args:
+        events: those of functions.
+        watched: function, place and number of values of each argument, the first of these, and for
+            each of `CACHED` how many calls have a value that is not among as many first ones.
+    """
+    calls = {each.function: 1 << each.power for each in events if each.kind == CALL}
+    found: dict[int, _Argument] = {}
     room = CACHED[-1]
-    for function, place, count, *words in watched["values"]:
+    for function, place, count, *words in watched:
         others = words[room + CACHED.index(room)]
         many = calls.get(function, 0)
         if many < _LEAST_SPECIALISED or others * _MOST_OTHERS > many:
             continue
         own = count + (others > 0)
-        if function not in found or own < found[function][2]:
-            found[function] = function, place, own, words[:room], []
-    for function, place, cached, many, call in watched["later"]:
-        if function in found and found[function][1] == place:
-            found[function][4].append((cached, many.bit_length() - 1, call))
+        if function not in found or own < found[function].distinct:
+            found[function] = _Argument(function, place, own, words[:room])
     return [found[function] for function in sorted(found)]
 
 
-def _failures(values: Sequence[_Values]) -> Iterator[tuple[int, int, int, int, int]]:
-    """Events of the guards of specialised code."""
-    for function, _, _, _, own in values:
-        yield from ((function, GUARD + cached, power, call, -1) for cached, power, call in own)
+def _failures(
+    arguments: Sequence[_Argument], later: Sequence[tuple[int, int, int, int, int]]
+) -> Iterator[Event]:
+    """Events of the guards of specialised code.
+
+    Args:
+        arguments: what is specialised on.
+        later: function and place of an argument, the place in `CACHED`, how many calls have had
+            a value that is not among as many first ones, and the last of these calls.
+    """
+    places = {each.function: each.place for each in arguments}
+    for function, place, cached, many, call in sorted(later, key=lambda each: each[0]):
+        if places.get(function) == place:
+            yield Event(function, GUARD + cached, many.bit_length() - 1, call)
 
 
-def _reached_late(program: JitProgram) -> list[Sequence[int]]:
+def _reached_late(program: JitProgram) -> list[Event]:
     """Events of the guards of pruned code, in a run where all such functions have it at once."""
     if not program.kept:
         return []
     functions = sorted({function for function, _ in program.kept})
     plan = [[[function, CALL, PROFILED], PRUNED] for function in functions]
-    events = program.executed(plan=plan)["events"]
-    return [each for each in events if each[1] == GUARD + PRUNED - SPECIAL]
+    events: list[Event] = program.executed(plan=plan)["events"]
+    return [each for each in events if each.kind == GUARD + PRUNED - SPECIAL]
 
 
-def _merged(
-    events: Sequence[Sequence[int]], guards: Sequence[Sequence[int]]
-) -> tuple[list[Sequence[int]], list[int]]:
+def _merged(events: Sequence[Event], guards: Sequence[Event]) -> tuple[list[Event], list[int]]:
     """Events with those of guards, and the places that the former have among them.
 
     A guard fails in its call: behind the event of the call, and before jumps back in it.
     """
     order = {CALL: 0, BACK_EDGE: 2}
-    all_ = [(each[3], order.get(each[1], 1), each, i) for i, each in enumerate([*events, *guards])]
-    all_.sort(key=lambda each: each[:2])
-    places = {i: place for place, (_, _, _, i) in enumerate(all_)}
-    return [each for _, _, each, _ in all_], [places[i] for i in range(len(events))]
+    given = [*events, *guards]
+    by_place = sorted(range(len(given)), key=lambda i: (given[i].call, order.get(given[i].kind, 1)))
+    places = {i: place for place, i in enumerate(by_place)}
+    return [given[i] for i in by_place], [places[i] for i in range(len(events))]
 
 
 _Table = Mapping[tuple[int, int], int]
@@ -207,90 +238,121 @@ _Table = Mapping[tuple[int, int], int]
 
 
 def _counted(
+    program: JitProgram, seen: _Observed, progress: Callable[[str], None]
+) -> tuple[list[_Table], dict[_Entry, int]]:
+    """Instructions in each version, and what entering a loop executes more."""
+    marks = marks_of(seen.events)
+    versions, turns = _needed(program, seen.arguments), _turns(seen.entries)
+    runs: dict[_Key, Callable[[], dict[str, Any]]] = {
+        **{version: partial(program.counts, marks, version) for version in versions},
+        **{turn: partial(program.executed, RESTED, _entering(turn)) for turn in turns},
+    }
+    found = _run_all(program, seen.calls, runs, progress)
+    tables = _tables(
+        {version: {(i - 1, f): n for i, f, n in found[version]} for version in versions}
+    )
+    totals = {turn: {f: n for _, f, n in found[turn]} for turn in turns}
+    return tables, _gains(tables, totals)
+
+
+_Turn = tuple[_Entry, ...]
+_Key = int | _Turn
+"""What a run counts: a version, or loops that are entered."""
+
+
+def _needed(program: JitProgram, arguments: Sequence[_Argument]) -> list[int]:
+    """The versions to count, in this order: others execute the same as one of them."""
+    most = max((each.distinct for each in arguments), default=0)
+    special = [SPECIAL + j for j, fewer in enumerate((0, *CACHED[:-1])) if most > fewer]
+    needed = [*range(len(TIERS)), *special, *([PRUNED] if program.kept else [])]
+    return sorted(needed, key=lambda version: version != RESTED)  # whose code others have, too
+
+
+def _run_all(
     program: JitProgram,
-    events: Sequence[Sequence[int]],
     calls: int,
-    values: Sequence[_Values],
-    *,
-    entries: Sequence[_Entry],
+    runs: Mapping[_Key, Callable[[], dict[str, Any]]],
     progress: Callable[[str], None],
-) -> tuple[list[_Table], list[int]]:
-    """Instructions in each version, and what entering a loop executes more.
+) -> dict[_Key, list[tuple[int, int, int]]]:
+    """Interval, function and instructions that each run has counted.
 
     Counts are exact whatever else runs, so as many runs go on at once as there are processors.
     """
-    marks = marks_of(events)
-    turns = _turns(entries)
-    most = max((count for _, _, count, _, _ in values), default=0)
-    needed = [*range(len(TIERS))]
-    needed += [SPECIAL + j for j, fewer in enumerate((0, *CACHED[:-1])) if most > fewer]
-    needed += [PRUNED] if program.kept else []
-    first = sorted(needed, key=lambda version: version != RESTED)  # whose code others have, too
-    runs = [partial(program.counts, marks, version) for version in first]
-    runs += [partial(program.executed, RESTED, _entering(each, entries)) for each in turns]
-    done = []
+    done = {}
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         try:
-            for number, found in enumerate(pool.map(lambda run: run(), runs), 1):
+            results = pool.map(lambda run: run(), runs.values())
+            for number, (key, found) in enumerate(zip(runs, results, strict=True), 1):
                 progress(f"counting, {number} of {len(runs)} runs")
                 program.check_calls(calls, found["calls"])
-                done.append(found["counts"])
+                done[key] = found["counts"]
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    made = {
-        version: {(i - 1, f): n for i, f, n in counts}
-        for version, counts in zip(first, done, strict=False)
-    }
+    return done
+
+
+def _tables(counted: Mapping[int, _Table]) -> list[_Table]:
+    """The counts of all versions, from those of `_needed`.
+
+    Code for more values than an argument has is the code for as many as it has; a function that is
+    not specialised or pruned has its code of `RESTED` instead.
+    """
     tables: list[_Table] = []
     for version in range(len(VERSIONS)):
         is_more = SPECIAL < version < PRUNED
-        tables.append(made.get(version, tables[-1] if is_more else made[RESTED]))
-    own: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        tables.append(counted.get(version, tables[-1] if is_more else counted[RESTED]))
+    return tables
+
+
+def _gains(
+    tables: Sequence[_Table], totals: Mapping[_Turn, Mapping[int, int]]
+) -> dict[_Entry, int]:
+    """The instructions that entering a loop adds to those at O0 before it and at `RESTED` after.
+
+    Args:
+        tables: by version.
+        totals: instructions of each function where the loops of a turn are entered.
+    """
+    own: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     for tier in (0, RESTED):
-        for (i, f), n in tables[tier].items():
-            own.setdefault((tier, f), []).append((i, n))
-    entered = [0] * len(entries)
-    for turn, counts in zip(turns, done[len(needed) :], strict=True):
-        total = {function: n for _, function, n in counts}
-        for place in turn:
-            event, function, *_ = entries[place]
-            slow, fast = (own.get((tier, function), ()) for tier in (0, RESTED))
-            before, after = (n for i, n in slow if i < event), (n for i, n in fast if i >= event)
-            entered[place] = total[function] - sum(before) - sum(after)
-    return tables, entered
+        for (interval, function), n in tables[tier].items():
+            own[tier, function].append((interval, n))
+    gains = {}
+    for turn, total in totals.items():
+        for entry in turn:
+            before = sum(n for i, n in own[0, entry.function] if i < entry.event)
+            after = sum(n for i, n in own[RESTED, entry.function] if i >= entry.event)
+            gains[entry] = total[entry.function] - before - after
+    return gains
 
 
-def _turns(entries: Sequence[_Entry]) -> list[list[int]]:
-    """Places of entries that one run can have: what functions execute depends on no other's."""
-    turns: list[list[int]] = []
-    own: dict[int, int] = {}
-    for place, entry in enumerate(entries):
-        turn = own.get(entry.function, 0)
-        own[entry.function] = turn + 1
+def _turns(entries: Sequence[_Entry]) -> list[_Turn]:
+    """Entries that one run can have: what functions execute depends on no other's."""
+    turns: list[list[_Entry]] = []
+    own: Counter[int] = Counter()
+    for entry in entries:
+        turn = own[entry.function]
+        own[entry.function] += 1
         if turn == len(turns):
             turns.append([])
-        turns[turn].append(place)
-    return turns
+        turns[turn].append(entry)
+    return [tuple(each) for each in turns]
 
 
-def _entering(places: Sequence[int], entries: Sequence[_Entry]) -> list[Any]:
+def _entering(turn: _Turn) -> list[Any]:
     """The plan of a run that enters one loop of each function."""
-    chosen = [entries[each] for each in places]
-    plan: list[Any] = [[[each.function, CALL, 0], 0] for each in chosen]
-    return plan + [[[each.function, BACK_EDGE, each.power], ENTERED] for each in chosen]
+    plan: list[Any] = [[[each.function, CALL, 0], 0] for each in turn]
+    return plan + [[[each.function, BACK_EDGE, each.power], ENTERED] for each in turn]
 
 
 def _timed(
-    program: JitProgram,
-    values: Sequence[_Values],
-    entries: Sequence[_Entry],
-    progress: Callable[[str], None],
+    program: JitProgram, seen: _Observed, progress: Callable[[str], None]
 ) -> tuple[list[float], dict[tuple[int, int], float]]:
     """Seconds of the program at each tier, and the least that compiling each version takes."""
-    guessing = [(f, SPECIAL + j) for f, *_ in values for j in range(len(CACHED))]
+    guessing = [(each.function, SPECIAL + j) for each in seen.arguments for j in range(len(CACHED))]
     guessing += sorted({(f, PRUNED) for f, _ in program.kept})
-    guessing += sorted({(each.function, RESTS + each.loop) for each in entries})
+    guessing += sorted({(each.function, RESTS + each.loop) for each in seen.entries})
     seconds: list[float] = []
     costs: dict[tuple[int, int], float] = {}
     for tier, name in enumerate(TIERS):
@@ -301,6 +363,30 @@ def _timed(
             least = min(each.costs[key] for each in runs)
             costs[key] = min(costs.get(key, least), least)
     return seconds, costs
+
+
+def _arrays(
+    program: JitProgram,
+    seen: _Observed,
+    called: Sequence[int],
+    *,
+    tables: Sequence[_Table],
+    gains: Mapping[_Entry, int],
+) -> dict[str, Any]:
+    """The tables of a recording, in which functions have the numbers of those that are called."""
+    number = {function: place for place, function in enumerate(called)}
+    rows: dict[str, list[Sequence[int]]] = {
+        "events": [(number[f], kind, power, call) for f, kind, power, call, _ in seen.events],
+        "counts": [
+            (i, number[f], *(each.get((i, f), 0) for each in tables))
+            for i, f in sorted(set().union(*tables))
+        ],
+        "spent": [(seen.places[i - 1], number[f], n) for i, f, n in seen.spent],
+        "entries": [(each.event, gains[each]) for each in seen.entries],
+        "values": [(number[f], place, n, *own) for f, place, n, own in seen.arguments],
+        "kept": [(number[f], block) for f, block in program.kept],
+    }
+    return {name: TABLES[name].array(own) for name, own in rows.items()}
 
 
 def _fitted(instructions: Sequence[int], seconds: Sequence[float]) -> tuple[float, float]:
@@ -314,8 +400,8 @@ def _fitted(instructions: Sequence[int], seconds: Sequence[float]) -> tuple[floa
     return per, besides
 
 
-def marks_of(events: Sequence[Sequence[int]]) -> list[list[int]]:
+def marks_of(events: Sequence[Event]) -> list[list[int]]:
     """The call that each event's interval begins at, then its function, kind and power."""
     return [
-        [call + (kind != CALL), function, kind, power] for function, kind, power, call, *_ in events
+        [each.call + (each.kind != CALL), each.function, each.kind, each.power] for each in events
     ]

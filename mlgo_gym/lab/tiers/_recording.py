@@ -7,12 +7,11 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +44,55 @@ DECISIONS: Final = ("go on", *TIERS[1:], "enter", "specialise", "prune", "drop")
 CALL, BACK_EDGE, GUARD = 0, 1, 2
 """Kinds of events: a function's calls, its jumps back, or the wrong guesses of the first version
 that guesses have reached a power of two; those of other versions are the next kinds."""
+
+
+class Event(NamedTuple):
+    """A count of a function has reached a power of two.
+
+    Attributes:
+        function: its number.
+        kind: `CALL`, `BACK_EDGE`, or from `GUARD` on.
+        power: the count is two to this.
+        call: the number of the call that it belongs to or follows.
+        loop: the number of the block that a jump back goes to, where the loop can be entered; else
+            -1.
+    """
+
+    function: int
+    kind: int
+    power: int
+    call: int
+    loop: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of whole numbers in a recording.
+
+    Attributes:
+        columns: what each row has.
+        is_signed: whether there may be numbers below zero.
+    """
+
+    columns: tuple[str, ...]
+    is_signed: bool = False
+
+    def array(self, rows: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+        """Rows as int64 ``(rows, columns)``."""
+        return np.array(rows, np.int64).reshape(-1, len(self.columns))
+
+
+TABLES: Final[Mapping[str, Table]] = {
+    "events": Table(("function", "kind", "power", "call")),
+    "counts": Table(("interval", "function", *VERSIONS)),
+    "spent": Table(("interval", "function", "instructions")),
+    "entries": Table(("event", "instructions"), is_signed=True),
+    "values": Table(
+        ("function", "place", "count", *(f"value {i}" for i in range(CACHED[-1]))), is_signed=True
+    ),
+    "kept": Table(("function", "block")),
+}
+"""The tables of a recording, as `Recording` describes them."""
 
 _VERSION: Final = 2
 _LARGEST_BYTES: Final = 1 << 26
@@ -191,7 +239,7 @@ _DAMAGED: Final = (
 """Errors that NumPy and `zipfile` raise for damaged files."""
 _TEXTS: Final = ("program", "stdout_sha256", "llvm", "program_sha256")
 _SECONDS: Final = ("seconds_per_instruction", "library_s")
-_EXACT: Final = ("sizes", "events", "counts", "spent", "entries", "values", "kept")
+_EXACT: Final = ("sizes", *TABLES)
 _MEASURED: Final = ("compile_s", "entry_s")
 _ARRAYS: Final = (*_EXACT, *_MEASURED)
 
@@ -225,44 +273,38 @@ def _sums(counts: NDArray[Any]) -> NDArray[Any]:
 
 
 def _check(about: Mapping[str, Any], found: Mapping[str, NDArray[Any]]) -> None:
-    functions, events = about["functions"], found["events"]
+    functions = about["functions"]
     if not isinstance(functions, list) or not 0 < len(functions) <= _MOST_FUNCTIONS:
         raise ValueError(f"expected 1 to {_MOST_FUNCTIONS} functions")
-    count = len(functions)
-    shapes = {
-        "sizes": (count,),
-        "events": (len(events), 4),
-        "counts": (len(found["counts"]), 2 + len(VERSIONS)),
-        "spent": (len(found["spent"]), 3),
-        "entries": (len(found["entries"]), 2),
-        "values": (len(found["values"]), 3 + CACHED[-1]),
-        "kept": (len(found["kept"]), 2),
-        "compile_s": (len(VERSIONS), count),
-        "entry_s": (len(found["entries"]),),
-    }
-    for name, shape in shapes.items():
-        kind = np.float64 if name in _MEASURED else np.int64
-        if found[name].shape != shape or found[name].dtype != kind:
-            raise ValueError(f"{name}: expected {np.dtype(kind).name} of shape {shape}")
-        signed = name in {"entries", "values"}
-        if not np.isfinite(found[name]).all() or (not signed and (found[name] < 0).any()):
-            raise ValueError(f"{name}: expected numbers from 0 on")
-    special, kept = _special(found["values"], count), found["kept"]
-    if len(kept) and kept[:, 0].max() >= count:
-        raise ValueError("kept: expected functions that there are")
-    guesses = [{(f, SPECIAL + j) for f in special} for j in range(len(CACHED))]
-    _check_events(events, count, {*chain(*guesses), *((f, PRUNED) for f in kept[:, 0].tolist())})
+    count, events = len(functions), found["events"]
+    _check_arrays(found, count)
+    special, prunable = _special(found["values"], count), _prunable(found["kept"], count)
+    guesses = {(f, version) for f in special for version in range(SPECIAL, PRUNED)}
+    _check_events(events, count, guesses | {(f, PRUNED) for f in prunable})
     _check_entries(found["entries"], events)
     for name in ("counts", "spent"):
-        rows = found[name]
-        if len(rows) and (rows[:, 0].max() >= len(events) or rows[:, 1].max() >= count):
-            raise ValueError(f"{name}: expected intervals and functions that there are")
-        if (np.diff(rows[:, 0]) < 0).any():
-            raise ValueError(f"{name}: expected intervals in their order")
+        _check_intervals(name, found[name], len(events), count)
     if not (
         0 < float(about["seconds_per_instruction"]) < 1 and 0 <= float(about["library_s"]) < 1e6
     ):
         raise ValueError("expected seconds per instruction and in libraries")
+
+
+def _check_arrays(found: Mapping[str, NDArray[Any]], functions: int) -> None:
+    """See that arrays have their shapes, their types, and numbers of the right sign."""
+    shapes = {
+        "sizes": (functions,),
+        **{name: (len(found[name]), len(table.columns)) for name, table in TABLES.items()},
+        "compile_s": (len(VERSIONS), functions),
+        "entry_s": (len(found["entries"]),),
+    }
+    signed = {name for name, table in TABLES.items() if table.is_signed}
+    for name, shape in shapes.items():
+        kind = np.float64 if name in _MEASURED else np.int64
+        if found[name].shape != shape or found[name].dtype != kind:
+            raise ValueError(f"{name}: expected {np.dtype(kind).name} of shape {shape}")
+        if not np.isfinite(found[name]).all() or (name not in signed and (found[name] < 0).any()):
+            raise ValueError(f"{name}: expected numbers from 0 on")
 
 
 def _special(values: _Ints, functions: int) -> frozenset[int]:
@@ -273,6 +315,21 @@ def _special(values: _Ints, functions: int) -> frozenset[int]:
     if not ((values[:, 1] >= 0) & (values[:, 2] >= 1) & (values[:, 2] <= CACHED[-1] + 1)).all():
         raise ValueError(f"values: expected arguments, and 1 to {CACHED[-1] + 1} values")
     return frozenset(own)
+
+
+def _prunable(kept: _Ints, functions: int) -> frozenset[int]:
+    """The functions that can be pruned."""
+    own = frozenset(kept[:, 0].tolist())
+    if max(own, default=0) >= functions:
+        raise ValueError("kept: expected functions that there are")
+    return own
+
+
+def _check_intervals(name: str, rows: _Ints, events: int, functions: int) -> None:
+    if len(rows) and (rows[:, 0].max() >= events or rows[:, 1].max() >= functions):
+        raise ValueError(f"{name}: expected intervals and functions that there are")
+    if (np.diff(rows[:, 0]) < 0).any():
+        raise ValueError(f"{name}: expected intervals in their order")
 
 
 def _check_entries(entries: _Ints, events: _Ints) -> None:
