@@ -5,13 +5,15 @@ A policy is a function of a `Replay` that returns what `Replay.decide` takes.
 
 from __future__ import annotations
 
+import math
 import random
 import re
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from itertools import combinations, product
+from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlgo_gym.base import OptionsError
 from mlgo_gym.lab.tiers._recording import (
@@ -215,33 +217,65 @@ def oracle_s(recording: Recording, *, waits: bool = True) -> float:
     >>> oracle_s(recording, waits=False) < oracle_s(recording)
     True
     """
-    per = recording.seconds_per_instruction
-    events = recording.events
-    entries = dict(
-        zip(recording.entries[:, 0].tolist(), range(len(recording.entries)), strict=True)
-    )
-    special, prunable = (set(each[:, 0].tolist()) for each in (recording.values, recording.kept))
+    gains_s = recording.entries[:, 1] * recording.seconds_per_instruction + recording.entry_s
+    entering = dict(zip(recording.entries[:, 0].tolist(), gains_s.tolist(), strict=True))
     total = recording.library_s
     for function in range(len(recording.functions)):
-        own = np.flatnonzero(events[:, 0] == function)
-        rows = recording.counts[recording.counts[:, 1] == function]
-        places = np.searchsorted(own, rows[:, 0], side="right") - 1
-        spans = np.zeros((len(own), len(VERSIONS)))
-        np.add.at(spans, places, rows[:, 2:] * per)
-        costs = recording.compile_s[:, function].copy()
+        moments = _moments(recording, function, entering if waits else {})
+        costs: list[float] = recording.compile_s[:, function].tolist()
+        first = costs[:SPECIAL]
         if not waits:
-            costs[1:] = 0
-        entered = [
-            (recording.entries[entries[each], 1] * per + recording.entry_s[entries[each]])
-            if waits and each in entries
-            else np.inf
-            for each in own.tolist()
-        ]
-        first = costs[: len(TIERS)] if waits else np.full(len(TIERS), costs[0])
-        asked = events[own, 1:3].tolist()
-        guessed = _guesses(asked, is_special=function in special, is_prunable=function in prunable)
-        total += _least(asked, spans, first, costs, entered, guesses=guessed)
+            first, costs = [costs[0]] * SPECIAL, [0.0] * len(costs)
+        total += _least(moments, first, [*costs, 0.0])
     return total
+
+
+class _Moment(NamedTuple):
+    """An event of a function, and what comes until its next one.
+
+    Attributes:
+        kind: the event's.
+        spans_s: seconds until the next one, by state.
+        guesses: the versions that guess and can be compiled, from O0.
+        entering_s: seconds that entering the loop takes more, besides the code of later calls.
+    """
+
+    kind: int
+    spans_s: Sequence[float]
+    guesses: tuple[int, ...]
+    entering_s: float
+
+
+_DROPPED: Final = len(VERSIONS)
+"""The state of a function behind those that are versions: its code is that of O0 again, and no more
+is guessed."""
+
+
+def _moments(recording: Recording, function: int, entering: Mapping[int, float]) -> list[_Moment]:
+    """The events of a function, in their order.
+
+    Args:
+        recording: the program.
+        function: the number of the function.
+        entering: `_Moment.entering_s` by event, where a loop can be entered.
+    """
+    own = np.flatnonzero(recording.events[:, 0] == function)
+    rows = recording.counts[recording.counts[:, 1] == function]
+    places = np.searchsorted(own, rows[:, 0], side="right") - 1
+    spans = np.zeros((len(own), len(VERSIONS)))
+    np.add.at(spans, places, rows[:, 2:] * recording.seconds_per_instruction)
+    asked = recording.events[own, 1:3].tolist()
+    guesses = _guesses(
+        asked,
+        is_special=function in recording.values[:, 0],
+        is_prunable=function in recording.kept[:, 0],
+    )
+    return [
+        _Moment(kind, [*span, span[0]], guessed, entering.get(event, math.inf))
+        for event, (kind, _), span, guessed in zip(
+            own.tolist(), asked, spans.tolist(), guesses, strict=True
+        )
+    ]
 
 
 def _guesses(
@@ -262,45 +296,45 @@ def _guesses(
     return found
 
 
-def _least(
-    asked: Sequence[Sequence[int]],
-    spans: NDArray[np.float64],
-    first: NDArray[np.float64],
-    costs: NDArray[np.float64],
-    entered: Sequence[float],
-    *,
-    guesses: Sequence[tuple[int, ...]],
-) -> float:
+@cache
+def _transitions(kind: int, guesses: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """The changes of a function's state that are allowed at an event, as pairs from and to.
+
+    States are versions and `_DROPPED`. Tiers only go up. Code that guesses can be compiled at a
+    tier, dropped, or replaced by code for more values.
+    """
+    higher = range(1, SPECIAL)
+    found: list[tuple[int, int]] = []
+    if kind == CALL:
+        found += combinations(range(SPECIAL), 2)
+        found += product([_DROPPED], higher)
+    elif kind == BACK_EDGE:
+        found += product([0], higher)
+    if kind <= BACK_EDGE:
+        found += product([0], guesses)
+    for version in range(SPECIAL, _DROPPED):
+        if kind in {CALL, GUARD + version - SPECIAL}:
+            more = [each for each in guesses if version < each < PRUNED]
+            found += product([version], [*higher, _DROPPED, *more])
+    return tuple(found)
+
+
+def _least(moments: Sequence[_Moment], first: Sequence[float], costs: Sequence[float]) -> float:
     """The least seconds of one function, by dynamic programming from its last event to its first.
 
     Args:
-        asked: its events: kind and power.
-        spans: seconds between them, by version.
+        moments: its events, the first call before the others.
         first: seconds of compiling its first code, by tier.
-        costs: seconds of compiling later, by version.
-        entered: seconds that entering the loop at an event takes more, besides the code of its
-            later calls.
-        guesses: versions that guess and can be compiled at each event.
+        costs: seconds of getting into a state later.
     """
-    dropped = len(VERSIONS)
-    later = np.zeros(dropped + 1)
-    for place in range(len(asked) - 1, -1, -1):
-        kind = asked[place][0]
-        stay = later + np.append(spans[place], spans[place][0])
-        if place == 0:
-            return float((stay[:SPECIAL] + first).min())
-        begun = costs + stay[:dropped]
-        higher = [begun[tier + 1 : SPECIAL].min(initial=np.inf) for tier in range(SPECIAL)]
+    later = [0.0] * len(costs)  # the least seconds from an event on, by state before it
+    for moment in reversed(moments[1:]):
+        stay = [span + rest for span, rest in zip(moment.spans_s, later, strict=True)]
+        begun = [cost + stayed for cost, stayed in zip(costs, stay, strict=True)]
         later = stay.copy()
-        if kind == CALL:
-            later[:SPECIAL] = np.minimum(later[:SPECIAL], higher)
-            later[dropped] = min(later[dropped], higher[0])
-        elif kind == BACK_EDGE:
-            later[0] = min(later[0], higher[0], begun[RESTED] + entered[place])
-        if kind <= BACK_EDGE:
-            later[0] = min(later[0], *(begun[each] for each in guesses[place]), np.inf)
-        for version in range(SPECIAL, dropped):
-            if kind == CALL or kind - GUARD == version - SPECIAL:
-                more = [begun[each] for each in guesses[place] if version < each < PRUNED]
-                later[version] = min(later[version], higher[0], stay[dropped], *more)
-    return 0.0
+        for old, new in _transitions(moment.kind, moment.guesses):
+            later[old] = min(later[old], begun[new])
+        if moment.kind == BACK_EDGE:
+            later[0] = min(later[0], begun[RESTED] + moment.entering_s)
+    spans = zip(first, moments[0].spans_s, later, strict=False)  # the first code is of a tier
+    return min(cost + (span + rest) for cost, span, rest in spans)
