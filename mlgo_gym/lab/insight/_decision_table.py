@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import BinaryIO, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
 
+from mlgo_gym.corpus import ModuleKey
 from mlgo_gym.datasets import pa, pq
 from mlgo_gym.lab.insight._decisions import PlacedDecision, PlacedDecisions
 from mlgo_gym.problems import Problem
@@ -21,6 +22,50 @@ _CALL: Final = {
     "column": pa.int64(),
 }
 _RANGE: Final = {"function": pa.string(), "start": pa.int64(), "end": pa.int64()}
+
+
+class _Row(NamedTuple):
+    policy: str
+    module: ModuleKey
+    decision: PlacedDecision
+
+
+def _calls(row: _Row) -> list[dict[str, object]]:
+    return [{name: getattr(call, name) for name in _CALL} for call in row.decision.site.calls]
+
+
+def _ranges(row: _Row) -> list[dict[str, object]]:
+    return [
+        dict(zip(_RANGE, (code.function, start, end), strict=True))
+        for code in row.decision.code
+        for start, end in code.ranges
+    ]
+
+
+def _of_code(row: _Row, size_bytes: int) -> int | None:
+    """A size of a decision's code; ``None`` where its call is shared."""
+    return size_bytes if row.decision.site.calls else None
+
+
+_COLUMNS: Final[Mapping[str, tuple[Any, Callable[[_Row], object]]]] = {
+    "policy": (pa.string(), lambda row: row.policy),
+    "package": (pa.string(), lambda row: row.module.package),
+    "module": (pa.string(), lambda row: row.module.name),
+    "decision": (pa.int64(), lambda row: row.decision.index),
+    "caller": (pa.string(), lambda row: row.decision.site.caller),
+    "callee": (pa.string(), lambda row: row.decision.site.callee),
+    "site": (pa.string(), lambda row: str(row.decision.site)),
+    "calls": (pa.list_(pa.struct(_CALL)), _calls),
+    "before": (pa.int64(), lambda row: row.decision.before),
+    "answer": (pa.int64(), lambda row: row.decision.answer),
+    "default": (pa.int64(), lambda row: row.decision.default),
+    "bytes": (pa.int64(), lambda row: _of_code(row, row.decision.size_bytes)),
+    "own_bytes": (pa.int64(), lambda row: _of_code(row, row.decision.own_bytes)),
+    "executed": (pa.int64(), lambda row: row.decision.executed),
+    "compiler_s": (pa.float64(), lambda row: row.decision.compiler_s),
+    "ranges": (pa.list_(pa.struct(_RANGE)), _ranges),
+}
+"""The columns but those of features: their types, and what they have of a decision."""
 
 
 def write_decisions(
@@ -42,49 +87,20 @@ def write_decisions(
     behind the last), and each feature that LLVM sent.
     """
     rows = [
-        (policy, module, decision)
+        _Row(policy, module.key, decision)
         for policy, modules in placed.items()
         for module in modules
         for decision in module.decisions
     ]
-    decisions = [decision for *_, decision in rows]
-    sizes = [each.size_bytes if each.site.calls else None for each in decisions]
-    own_sizes = [each.own_bytes if each.site.calls else None for each in decisions]
     columns = {
-        "policy": pa.array([policy for policy, *_ in rows], pa.string()),
-        "package": pa.array([module.key.package for _, module, _ in rows], pa.string()),
-        "module": pa.array([module.key.name for _, module, _ in rows], pa.string()),
-        "decision": pa.array([each.index for each in decisions], pa.int64()),
-        "caller": pa.array([each.site.caller for each in decisions], pa.string()),
-        "callee": pa.array([each.site.callee for each in decisions], pa.string()),
-        "site": pa.array([str(each.site) for each in decisions], pa.string()),
-        "calls": pa.array([_calls(each) for each in decisions], pa.list_(pa.struct(_CALL))),
-        "before": pa.array([each.before for each in decisions], pa.int64()),
-        "answer": pa.array([each.answer for each in decisions], pa.int64()),
-        "default": pa.array([each.default for each in decisions], pa.int64()),
-        "bytes": pa.array(sizes, pa.int64()),
-        "own_bytes": pa.array(own_sizes, pa.int64()),
-        "executed": pa.array([each.executed for each in decisions], pa.int64()),
-        "compiler_s": pa.array([each.compiler_s for each in decisions], pa.float64()),
-        "ranges": pa.array([_ranges(each) for each in decisions], pa.list_(pa.struct(_RANGE))),
+        name: pa.array([value(row) for row in rows], kind)
+        for name, (kind, value) in _COLUMNS.items()
     }
     for spec in problem.sent():
-        values = np.array([each.observation[spec.name] for each in decisions])
+        values = np.array([row.decision.observation[spec.name] for row in rows])
         columns[spec.name] = pa.array(list(values) if values.ndim > 1 else values)
     table = pa.table(columns)
     if as_json:
         file.write(json.dumps(table.to_pylist(), indent=1).encode() + b"\n")
     else:
         pq.write_table(table, file)
-
-
-def _calls(decision: PlacedDecision) -> list[dict[str, object]]:
-    return [{name: getattr(call, name) for name in _CALL} for call in decision.site.calls]
-
-
-def _ranges(decision: PlacedDecision) -> list[dict[str, object]]:
-    return [
-        dict(zip(_RANGE, (code.function, start, end), strict=True))
-        for code in decision.code
-        for start, end in code.ranges
-    ]

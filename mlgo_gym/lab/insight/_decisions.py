@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mlgo_gym.base import EnvironmentSetupError, ModuleError
 from mlgo_gym.corpus import (
@@ -45,8 +45,13 @@ _MACHINE: Final = slice(18, 20)
 _ALIKE: Final = (b"\x03\0", b"\x3e\0")
 """Where an ELF object says its machine, and those of x86, 32 and 64 bits."""
 
-Executed = Sequence[tuple[Collection[str], Mapping[str, ExecutedFunction]]]
-"""Of each of a package's programs the modules that are linked, and its functions by name."""
+
+class ExecutedProgram(NamedTuple):
+    """One of a package's programs that was run: the modules that are linked, and its functions."""
+
+    modules: Collection[str]
+    functions: Mapping[str, ExecutedFunction]
+
 
 Asked = tuple[str, str, tuple[int, ...], int]
 """The key of a decision in its module: caller, callee, the ids of its calls, and how many
@@ -173,7 +178,7 @@ def placed_decisions(
     corpora: PackagesLike,
     policies: Mapping[str, PolicyLike],
     setting: Setting,
-    executed: Mapping[tuple[str, str], Executed] = MappingProxyType({}),
+    executed: Mapping[tuple[str, str], Sequence[ExecutedProgram]] = MappingProxyType({}),
 ) -> Generator[Done[ModuleKey, dict[str, PlacedDecisions]]]:
     """Place the decisions of each module of corpora under each policy, in order.
 
@@ -209,7 +214,7 @@ def _placed_under(
     policies: Mapping[str, PolicyLike],
     problem: Problem,
     opt_level: str | None,
-    executed: Mapping[tuple[str, str], Executed],
+    executed: Mapping[tuple[str, str], Sequence[ExecutedProgram]],
 ) -> dict[str, PlacedDecisions]:
     (package, _), module = read
     how: dict[str, Any] = {"opt_level": opt_level, "package": package}
@@ -221,13 +226,13 @@ def _placed_under(
     return made
 
 
-def with_executed(placed: PlacedDecisions, executed: Executed) -> PlacedDecisions:
+def with_executed(placed: PlacedDecisions, executed: Sequence[ExecutedProgram]) -> PlacedDecisions:
     """Return decisions with the instructions that programs execute in the code of each.
 
     A function is known by its name and size, in programs that the module is linked into: what
     another module has by that name may be linked instead, and is then another's.
     """
-    programs = [functions for modules, functions in executed if placed.key.name in modules]
+    programs = [each.functions for each in executed if placed.key.name in each.modules]
     known: dict[str, list[ExecutedFunction]] = {}
     for name, function in placed.functions.items():
         found = [each[name] for each in programs if name in each]

@@ -8,14 +8,14 @@ from functools import partial
 
 from mlgo_gym.corpus import Packages, PackagesLike
 from mlgo_gym.evaluation import Setting
-from mlgo_gym.lab.insight._decisions import Executed
+from mlgo_gym.lab.insight._decisions import ExecutedProgram
 from mlgo_gym.lab.programs import Programs, corpora_with_workloads, executed_code
 from mlgo_gym.problems import PolicyLike
 
 
 def executed_programs(
     corpora: PackagesLike, policies: Mapping[str, PolicyLike], setting: Setting
-) -> Iterator[tuple[tuple[str, str], Executed]]:
+) -> Iterator[tuple[tuple[str, str], list[ExecutedProgram]]]:
     """Run the programs of each package under each policy: both their names, and what is executed.
 
     Raises:
@@ -30,5 +30,6 @@ def executed_programs(
                 for workload in programs.workloads.values():
                     made = programs.compiled(workload, {setting.problem: policy})
                     with programs.linked(workload, made) as program:
-                        found.append((frozenset(made), executed_code(workload, program)))
+                        functions = executed_code(workload, program)
+                        found.append(ExecutedProgram(frozenset(made), functions))
                 yield (package, name), found

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mlgo_gym.corpus import ModuleKey, Packages
     from mlgo_gym.evaluation import Setting
     from mlgo_gym.lab.insight._decision_changes import ModuleChange
-    from mlgo_gym.lab.insight._decisions import Executed, PlacedDecisions
+    from mlgo_gym.lab.insight._decisions import ExecutedProgram, PlacedDecisions
     from mlgo_gym.llvm import Done
     from mlgo_gym.problems import PolicyLike
 
@@ -48,7 +48,7 @@ class Explained:
         from mlgo_gym.lab.insight._decisions import placed_decisions
         from mlgo_gym.lab.insight._executed import executed_programs
 
-        executed: dict[tuple[str, str], Executed] = {}
+        executed: dict[tuple[str, str], Sequence[ExecutedProgram]] = {}
         if self._options.with_programs:
             chosen = {key.package for key in packages}
             run = whole.only(key for key in whole if key.package in chosen)

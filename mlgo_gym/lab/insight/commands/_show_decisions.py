@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mlgo_gym.cli import Cell, Grid, Row, amount, ratio, source_name
 from mlgo_gym.corpus import ModuleKey
@@ -16,15 +16,27 @@ from mlgo_gym.llvm import Site
 Names = tuple[str, str]
 """Of the two policies."""
 
+
+class _Changed(NamedTuple):
+    """A way in which functions change: its heading, what differs, and in which direction."""
+
+    title: str
+    difference: Callable[[FunctionChange], int | None]
+    sign: int
+
+    def size(self, function: FunctionChange) -> int:
+        """The difference, above zero where a function has changed in this way."""
+        return self.sign * (self.difference(function) or 0)
+
+
 _EXECUTED: Final = (
-    ("Functions that execute more", attrgetter("difference_executed"), 1),
-    ("Functions that execute less", attrgetter("difference_executed"), -1),
+    _Changed("Functions that execute more", attrgetter("difference_executed"), 1),
+    _Changed("Functions that execute less", attrgetter("difference_executed"), -1),
 )
 _BYTES: Final = (
-    ("Functions that grew", attrgetter("difference_bytes"), 1),
-    ("Functions that shrank", attrgetter("difference_bytes"), -1),
+    _Changed("Functions that grew", attrgetter("difference_bytes"), 1),
+    _Changed("Functions that shrank", attrgetter("difference_bytes"), -1),
 )
-"""Headings, what functions are in order of there, and whether more or less of it is on top."""
 _TEN: Final = (("Decisions that cost most", 1), ("Decisions that saved most", -1))
 _MOST: Final = 10
 _KINDS: Final = {1: "worse", -1: "better"}
@@ -56,9 +68,9 @@ def sections(
         parts.append(("Where ways part", [_partings(parted, names)]))
     chosen = changed_most(changes, count)
     grids = {title: _of_functions(title, chosen[title], names) for title in chosen}
-    parts += [(title, grids[title]) for title, *_ in _EXECUTED if title in grids]
+    parts += [(each.title, grids[each.title]) for each in _EXECUTED if each.title in grids]
     parts += [(title, [grid]) for title, grid in _ten_most(functions, names)]
-    parts += [(title, grids[title]) for title, *_ in _BYTES if title in grids]
+    parts += [(each.title, grids[each.title]) for each in _BYTES if each.title in grids]
     return parts
 
 
@@ -66,11 +78,11 @@ def changed_most(changes: Sequence[ModuleChange], count: int) -> dict[str, list[
     """The functions that changed most, in each way that some did, by what that is called."""
     functions = [each for change in changes for each in change.functions]
     chosen = {}
-    for title, difference, sign in _EXECUTED + _BYTES:
-        found = [each for each in functions if sign * (difference(each) or 0) > 0]
-        found.sort(key=lambda each: -abs(difference(each)))
+    for way in _EXECUTED + _BYTES:
+        found = [each for each in functions if way.size(each) > 0]
+        found.sort(key=way.size, reverse=True)
         if found:
-            chosen[title] = found[:count]
+            chosen[way.title] = found[:count]
     return chosen
 
 
