@@ -36,9 +36,9 @@ class LoadedSize(TextSize):
     Objects are made as for `TextSize`; only what counts of them is another.
     """
 
-    key: ClassVar[str] = "loaded_size_bytes"
-    title: ClassVar[str] = "loaded bytes"
-    meaning: ClassVar[str] = "bytes of all sections that are loaded"
+    key: str = "loaded_size_bytes"
+    title: str = "loaded bytes"
+    meaning: str = "bytes of all sections that are loaded"
 
     def score(self, result: Result) -> float:
         """The sum of the sections' sizes; less is better."""

@@ -62,7 +62,18 @@ class JoinedModules:
         return name in self._keys
 
     def key(self, name: str) -> ModuleKey:
-        """The package of a module that is here, and its name there."""
+        """The package of a module, and its name there.
+
+        Raises:
+            CorpusError: there is no such module.
+        """
+        if name not in self._keys:
+            package, _, own = name.partition("/")
+            corpora = self.packages.named
+            if package in corpora:
+                corpora[package].file(own)  # which says what it has
+            known = ", ".join(corpora)
+            raise CorpusError(f"module: expected PACKAGE/MODULE of {known}, found {name!r}")
         return self._keys[name]
 
     def size_bytes(self, name: str) -> int:
@@ -76,14 +87,7 @@ class JoinedModules:
             CorpusError: there is no such module.
             ModuleError: its files cannot be read.
         """
-        if name not in self._keys:
-            package, _, own = name.partition("/")
-            corpora = self.packages.named
-            if package in corpora:
-                return corpora[package][own]  # which says what it has
-            known = ", ".join(corpora)
-            raise CorpusError(f"module: expected PACKAGE/MODULE of {known}, found {name!r}")
-        return replace(self.packages[self._keys[name]], name=name)
+        return replace(self.packages[self.key(name)], name=name)
 
 
 def modules_of(given: object, split: str | None) -> Corpus | JoinedModules:

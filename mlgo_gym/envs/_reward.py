@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar, Final
+from typing import Final
 
 from mlgo_gym.base import InternalError, OptionsError, Users
 from mlgo_gym.corpus import Corpus
@@ -14,7 +14,6 @@ from mlgo_gym.rollout import (
     Mix,
     Result,
     Rewards,
-    Unit,
     measure_kinds,
     measure_named,
     of_module,
@@ -57,19 +56,19 @@ class MeasureOfEach(Measure):
         WorkloadError: programs are to run, and no corpus has workloads.
     """
 
-    unit: ClassVar[type[Unit]]
-    key: ClassVar[str] = Mix.key
-    title: ClassVar[str] = Mix.title
-    meaning: ClassVar[str] = Mix.meaning
+    key: str = Mix.key
+    title: str = Mix.title
+    meaning: str = Mix.meaning
 
     def __init__(
         self, reward: str, modules: JoinedModules, opt_level: str | None, timeout_s: float
     ) -> None:
-        kinds = measure_kinds(reward)
-        kind = kinds[0]
-        if len(kinds) == 1:  # what a class says, this says as an instance
-            vars(self).update(key=kind.key, title=kind.title, meaning=kind.meaning)
-        vars(self)["unit"] = kind.unit if len(kinds) == 1 else Mix.unit_of(kinds)
+        kind, *others = measure_kinds(reward)
+        if others:
+            self.unit = Mix.unit_of((kind, *others))
+        else:
+            self.unit, self.key = kind.unit, kind.key
+            self.title, self.meaning = kind.title, kind.meaning
         self._modules: Final = modules
         self._rewards: Final = Rewards(reward, modules.packages, opt_level, timeout_s)
         self._users = Users()

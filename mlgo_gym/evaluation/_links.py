@@ -10,7 +10,7 @@ import math
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import ClassVar, Final
+from typing import Final
 
 import numpy as np
 
@@ -37,7 +37,7 @@ WAYS: Final[Mapping[str, str]] = {"text": "linked", "gc": "gc", "icf": "icf"}
 
 
 class _Objects(KeptText):
-    unit: ClassVar[type[Unit]] = SectionsUnit
+    unit: type[Unit] = SectionsUnit
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,10 +124,10 @@ class LinkedText(Measure):
     'linked_text_bytes'
     """
 
-    unit: ClassVar[type[Unit]] = ObjectUnit
-    key: ClassVar[str] = "linked_text_bytes"
-    title: ClassVar[str] = "linked"
-    meaning: ClassVar[str] = "bytes of code that a linker keeps for the module"
+    unit: type[Unit] = ObjectUnit
+    key: str = "linked_text_bytes"
+    title: str = "linked"
+    meaning: str = "bytes of code that a linker keeps for the module"
 
     def __init__(self, package: Mapping[str, Code]) -> None:
         self._package: Final = dict(package)
@@ -237,11 +237,11 @@ class LinkedTextGc(Measure):
     'linked_text_gc_bytes'
     """
 
-    unit: ClassVar[type[Unit]] = SectionsUnit
+    unit: type[Unit] = SectionsUnit
     unit_in_mix: ClassVar[type[Unit]] = SectionsUnit
-    key: ClassVar[str] = "linked_text_gc_bytes"
-    title: ClassVar[str] = "linked, gc"
-    meaning: ClassVar[str] = "bytes of code that a linker keeps of the module after --gc-sections"
+    key: str = "linked_text_gc_bytes"
+    title: str = "linked, gc"
+    meaning: str = "bytes of code that a linker keeps of the module after --gc-sections"
     folds: ClassVar[bool] = False
 
     def __init__(self, package: Mapping[str, bytes], exports: Sequence[str] = ("*",)) -> None:
@@ -300,11 +300,9 @@ class LinkedTextIcf(LinkedTextGc):
     'linked_text_icf_bytes'
     """
 
-    key: ClassVar[str] = "linked_text_icf_bytes"
-    title: ClassVar[str] = "linked, icf"
-    meaning: ClassVar[str] = (
-        "bytes of code that a linker keeps of the module after --gc-sections --icf=safe"
-    )
+    key: str = "linked_text_icf_bytes"
+    title: str = "linked, icf"
+    meaning: str = "bytes of code that a linker keeps of the module after --gc-sections --icf=safe"
     folds: ClassVar[bool] = True
 
 

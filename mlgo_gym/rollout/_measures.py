@@ -130,6 +130,44 @@ class Unit(ABC):
         """Compile with a policy; `baseline` came before, and may raise the same."""
 
 
+class ObjectUnit(Unit):
+    """A module that is compiled to objects."""
+
+    def __init__(
+        self,
+        compiler: Compiler,
+        module: Module,
+        options: CompileOptions,
+        problem: Problem,
+        also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
+        *,
+        sites: bool = False,
+    ) -> None:
+        self._compile = partial(
+            compiler.compile_module,
+            module,
+            self.options_for(options),
+            keep_object=self.keeps_objects,
+            task=replace(self.task, sites=sites),
+        )
+        self._problem = problem
+        self._also = also
+
+    def baseline(self) -> CompilationResult:
+        """Compile with LLVM's own heuristics."""
+        return self._compile()
+
+    def attempt(self, policy: PolicyLike) -> CompilationResult:
+        """Compile with a policy."""
+        return self._compile(problem=self._problem, policy=policy, also=self._also)
+
+
+class KeptObjectUnit(ObjectUnit):
+    """A module whose results hold their objects."""
+
+    keeps_objects: ClassVar[bool] = True
+
+
 @dataclass(frozen=True)
 class MeasureSetting:
     """The inputs that a measure is prepared with.
@@ -177,13 +215,13 @@ class Measure(ABC):
     'score'
     """
 
-    unit: ClassVar[type[Unit]]
-    key: ClassVar[str]
-    title: ClassVar[str]
-    meaning: ClassVar[str]
+    unit: type[Unit]
+    key: str
+    title: str
+    meaning: str
     makes_objects: ClassVar[bool] = True
     by_function: ClassVar[bool] = False
-    unit_in_mix: ClassVar[type[Unit]]
+    unit_in_mix: ClassVar[type[Unit]] = KeptObjectUnit
     runs_programs: ClassVar[bool] = False
 
     @classmethod
@@ -250,47 +288,6 @@ class Measure(ABC):
         """Give back what it holds, if it holds anything."""
 
 
-class ObjectUnit(Unit):
-    """A module that is compiled to objects."""
-
-    def __init__(
-        self,
-        compiler: Compiler,
-        module: Module,
-        options: CompileOptions,
-        problem: Problem,
-        also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
-        *,
-        sites: bool = False,
-    ) -> None:
-        self._compile = partial(
-            compiler.compile_module,
-            module,
-            self.options_for(options),
-            keep_object=self.keeps_objects,
-            task=replace(self.task, sites=sites),
-        )
-        self._problem = problem
-        self._also = also
-
-    def baseline(self) -> CompilationResult:
-        """Compile with LLVM's own heuristics."""
-        return self._compile()
-
-    def attempt(self, policy: PolicyLike) -> CompilationResult:
-        """Compile with a policy."""
-        return self._compile(problem=self._problem, policy=policy, also=self._also)
-
-
-class KeptObjectUnit(ObjectUnit):
-    """A module whose results hold their objects."""
-
-    keeps_objects: ClassVar[bool] = True
-
-
-Measure.unit_in_mix = KeptObjectUnit
-
-
 class TextSize(Measure):
     """The bytes of the object's code: its ``.text*`` sections.
 
@@ -298,16 +295,16 @@ class TextSize(Measure):
     'text_size_bytes'
     """
 
-    unit: ClassVar[type[Unit]] = ObjectUnit
-    key: ClassVar[str] = "text_size_bytes"
-    title: ClassVar[str] = "bytes"
-    meaning: ClassVar[str] = "bytes of code (.text*)"
+    unit: type[Unit] = ObjectUnit
+    key: str = "text_size_bytes"
+    title: str = "bytes"
+    meaning: str = "bytes of code (.text*)"
 
 
 class KeptText(TextSize):
     """The same of objects that are kept, whatever the problem is scored by."""
 
-    unit: ClassVar[type[Unit]] = KeptObjectUnit
+    unit: type[Unit] = KeptObjectUnit
 
 
 class _AllocationUnit(Unit):
@@ -343,10 +340,10 @@ class AllocationCost(Measure):
     True
     """
 
-    unit: ClassVar[type[Unit]] = _AllocationUnit
-    key: ClassVar[str] = "score"
-    title: ClassVar[str] = "score"
-    meaning: ClassVar[str] = (
+    unit: type[Unit] = _AllocationUnit
+    key: str = "score"
+    title: str = "score"
+    meaning: str = (
         "LLVM's score of register allocation (loads, stores, copies and what is computed again, by "
         "block frequency)"
     )

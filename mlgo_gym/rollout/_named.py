@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from mlgo_gym.base import OptionsError, load, missing_parts, plugins
 from mlgo_gym.corpus import Corpus
@@ -50,15 +50,15 @@ class Mix(Measure):
     True
     """
 
-    key: ClassVar[str] = "mix"
-    title: ClassVar[str] = "mix"
-    meaning: ClassVar[str] = "the weighted geometric mean of several measures"
-    unit: ClassVar[type[Unit]] = KeptObjectUnit
+    key: str = "mix"
+    title: str = "mix"
+    meaning: str = "the weighted geometric mean of several measures"
+    unit: type[Unit] = KeptObjectUnit
 
     def __init__(self, weights: Mapping[Measure, float]) -> None:
         total = sum(weights.values())
         self._weights = {measure: weight / total for measure, weight in weights.items()}
-        self.unit = self.unit_of(weights)  # type: ignore[misc]
+        self.unit = self.unit_of(weights)
 
     @staticmethod
     def unit_of(measures: Iterable[Measure | type[Measure]]) -> type[Unit]:

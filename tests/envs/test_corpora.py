@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,15 @@ def test_a_reward_of_programs_where_a_corpus_has_none(folder: Path) -> None:
         for module in ("a/expr_vm.c", "b/lru_cache.cpp"):
             with pytest.raises(ModuleError, match="expected a description in|expected objects"):
                 env.reset(options={"module": module})
+
+
+def test_a_reward_of_a_module_from_elsewhere(folder: Path) -> None:
+    """It is of no package."""
+    module = replace(Corpus.load(folder / "a")["expr_vm.c"], name="mine.c")
+    with closing(make_env("inlining-for-size", folder, reward="linked")) as env:
+        with pytest.raises(CorpusError, match="expected PACKAGE/MODULE of a, b, found 'mine.c'"):
+            env.reset(options={"module": module})
+        assert env.reset(options={"module": "a/expr_vm.c"})[1]["decision"] == 0
 
 
 def test_a_vector_of_several(folder: Path) -> None:

@@ -46,7 +46,7 @@ class Reversed(TextSize):
 
 
 class Nameless(TextSize):
-    title: ClassVar[str] = ""
+    title: str = ""
 
 
 class Whole(TextSize):
@@ -115,7 +115,7 @@ class Greedy(TextSize):
 class Hoarding(TextSize):
     """Results hold objects that it does not look at."""
 
-    unit: ClassVar[type[KeptObjectUnit]] = KeptObjectUnit
+    unit: type[KeptObjectUnit] = KeptObjectUnit
 
     @property
     def keeps_objects(self) -> bool:
@@ -125,7 +125,7 @@ class Hoarding(TextSize):
 class Forgetful(TextSize):
     """Looks at the object each time."""
 
-    unit: ClassVar[type[KeptObjectUnit]] = KeptObjectUnit
+    unit: type[KeptObjectUnit] = KeptObjectUnit
 
     def score(self, result: Result) -> float:
         assert isinstance(result, CompilationResult)

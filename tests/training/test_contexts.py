@@ -28,8 +28,8 @@ EVICTION = RegallocEviction()
 class WholeObject(TextSize):
     """All bytes of all sections."""
 
-    key: ClassVar[str] = "bytes"
-    title: ClassVar[str] = "bytes of all sections"
+    key: str = "bytes"
+    title: str = "bytes of all sections"
 
     def score(self, result: Result) -> float:
         if not isinstance(result, CompilationResult):

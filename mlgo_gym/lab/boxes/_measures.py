@@ -54,7 +54,7 @@ class RecordedBoxes(AbstractContextManager["RecordedBoxes"]):
 class _Boxed(Measure):
     """The sum of what the boxed calls of a module's function cost."""
 
-    unit: ClassVar[type[Unit]] = KeptObjectUnit
+    unit: type[Unit] = KeptObjectUnit
     runs_programs: ClassVar[bool] = True
     times: ClassVar[bool] = False
 
@@ -133,9 +133,9 @@ class BoxedInstructions(_Boxed):
     'box'
     """
 
-    key: ClassVar[str] = "box"
-    title: ClassVar[str] = "box"
-    meaning: ClassVar[str] = "instructions of its boxed calls"
+    key: str = "box"
+    title: str = "box"
+    meaning: str = "instructions of its boxed calls"
 
 
 class BoxedTime(_Boxed):
@@ -145,7 +145,7 @@ class BoxedTime(_Boxed):
     'box-time'
     """
 
-    key: ClassVar[str] = "box-time"
-    title: ClassVar[str] = "box ns"
-    meaning: ClassVar[str] = "nanoseconds of its boxed calls"
+    key: str = "box-time"
+    title: str = "box ns"
+    meaning: str = "nanoseconds of its boxed calls"
     times: ClassVar[bool] = True

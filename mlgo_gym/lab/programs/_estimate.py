@@ -35,11 +35,11 @@ class Estimate(Measure):
     True
     """
 
-    unit: ClassVar[type[Unit]] = EstimateUnit
+    unit: type[Unit] = EstimateUnit
     unit_in_mix: ClassVar[type[Unit]] = KeptEstimateUnit
-    key: ClassVar[str] = "estimate"
-    title: ClassVar[str] = "estimate"
-    meaning: ClassVar[str] = "instructions executed, estimated by the counts in the bitcode"
+    key: str = "estimate"
+    title: str = "estimate"
+    meaning: str = "instructions executed, estimated by the counts in the bitcode"
 
     def score(self, result: Result) -> float:
         """The estimate, in instructions.

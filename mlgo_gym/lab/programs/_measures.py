@@ -97,7 +97,7 @@ def remembered(
 class _Run(Measure):
     """The sum of what a meter says of the programs that a module is in and that reach it."""
 
-    unit: ClassVar[type[Unit]] = KeptObjectUnit
+    unit: type[Unit] = KeptObjectUnit
     runs_programs: ClassVar[bool] = True
     meter: ClassVar[str]
 
@@ -163,9 +163,9 @@ class ExecutedInstructions(_Run):
     'instructions'
     """
 
-    key: ClassVar[str] = "instructions"
-    title: ClassVar[str] = "instructions"
-    meaning: ClassVar[str] = "instructions executed by the programs it is in (valgrind)"
+    key: str = "instructions"
+    title: str = "instructions"
+    meaning: str = "instructions executed by the programs it is in (valgrind)"
     meter: ClassVar[str] = "instructions"
 
 
@@ -176,7 +176,7 @@ class EstimatedCost(_Run):
     'cost'
     """
 
-    key: ClassVar[str] = "cost"
-    title: ClassVar[str] = "cost"
-    meaning: ClassVar[str] = "estimated cycles of the programs it is in (valgrind)"
+    key: str = "cost"
+    title: str = "cost"
+    meaning: str = "estimated cycles of the programs it is in (valgrind)"
     meter: ClassVar[str] = "cost"
