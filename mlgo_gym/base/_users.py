@@ -6,7 +6,7 @@ import threading
 
 
 class Users:
-    """The number of those who use something; one at first.
+    """The number of those who use something; one at first, unless told otherwise.
 
     >>> users = Users()
     >>> users.add()
@@ -14,9 +14,9 @@ class Users:
     (False, True)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, count: int = 1) -> None:
         self._alone = threading.Lock()
-        self._count = 1
+        self._count = count
 
     def add(self) -> None:
         """Count one more, who leaves as well."""

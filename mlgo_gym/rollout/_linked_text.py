@@ -255,12 +255,7 @@ class LinkedTextGc(Measure):
     @classmethod
     def prepare(cls, setting: MeasureSetting) -> LinkedTextGc:
         """Compile the package's objects."""
-        if _OBJECTS not in setting.shared:
-            compiler = partial(Compiler, timeout_s=setting.timeout_s)
-            work = partial(_object_of, setting)
-            done = each(setting.corpus, work, compiler, jobs=setting.jobs, in_order=True)
-            setting.shared[_OBJECTS] = {one.item: one.value for one in done if not one.error}
-        return cls(setting.shared[_OBJECTS], setting.exports)
+        return cls(setting.once(_objects), setting.exports)
 
     def context(self) -> dict[str, str]:
         """The hash of the package's objects, and what a program exports."""
@@ -306,7 +301,11 @@ class LinkedTextIcf(LinkedTextGc):
     folds: ClassVar[bool] = True
 
 
-_OBJECTS: Final = "objects with sections"
+def _objects(setting: MeasureSetting) -> dict[str, bytes]:
+    compiler = partial(Compiler, timeout_s=setting.timeout_s)
+    work = partial(_object_of, setting)
+    done = each(setting.corpus, work, compiler, jobs=setting.jobs, in_order=True)
+    return {one.item: one.value for one in done if not one.error}
 
 
 def _object_of(setting: MeasureSetting, compiler: Compiler, name: str) -> bytes:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from mlgo_gym.base import EnvironmentSetupError, InternalError, OptionsError
 from mlgo_gym.corpus import Corpus, Module
@@ -30,6 +30,8 @@ from mlgo_gym.llvm import (
 )
 from mlgo_gym.problems import PolicyLike, Problem, as_policy
 from mlgo_gym.rollout._allocation import AllocationResult, Allocator
+
+Made = TypeVar("Made")
 
 
 def reward_of(score: float, baseline: float) -> float:
@@ -180,7 +182,6 @@ class MeasureSetting:
         jobs: how many modules are compiled at once.
         timeout_s: how long LLVM may take for one module, in seconds.
         exports: patterns of the symbols that the linked package exports (`linked_sizes`).
-        shared: what the measures of one reward have in common, by anything they agree on.
 
     >>> from mlgo_gym import SAMPLE_CORPUS, Corpus
     >>> MeasureSetting(Corpus.load(SAMPLE_CORPUS)).opt_level is None
@@ -193,7 +194,20 @@ class MeasureSetting:
     jobs: Jobs = 1
     timeout_s: float = DEFAULT_TIMEOUT_S
     exports: tuple[str, ...] = ("*",)
-    shared: dict[Any, Any] = field(default_factory=dict)
+    _made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, make: Callable[[MeasureSetting], Made]) -> Made:
+        """Call a function with the setting, once for all measures of a reward.
+
+        >>> from mlgo_gym import SAMPLE_CORPUS, Corpus
+        >>> setting = MeasureSetting(Corpus.load(SAMPLE_CORPUS))
+        >>> setting.once(lambda setting: len(setting.corpus))
+        22
+        """
+        if make not in self._made:
+            self._made[make] = make(self)
+        made: Made = self._made[make]
+        return made
 
 
 class Measure(ABC):
@@ -233,12 +247,6 @@ class Measure(ABC):
     @classmethod  # noqa: B027 (most can measure any package)
     def check(cls, corpora: Mapping[str, Corpus]) -> None:
         """Raise an error where no package can be measured by it."""
-
-    @classmethod
-    def inputs_sha256(cls, corpus: Corpus) -> str | None:
-        """The hash of files of the package that decide scores besides its modules."""
-        del corpus
-        return None
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and vars(other) == vars(self)

@@ -74,8 +74,11 @@ class Mix(Measure):
         return units.pop() if units else KeptObjectUnit
 
     def context(self) -> dict[str, str]:
-        """The merged context of all measures in the mix."""
-        return {name: value for each in self._weights for name, value in each.context().items()}
+        """The merged context of all measures in the mix; of equal names the first one's."""
+        merged: dict[str, str] = {}
+        for measure in self._weights:
+            merged |= measure.context() | merged
+        return merged
 
     def score(self, result: Result) -> float:
         """The mean, in no unit; 0 where one is 0."""

@@ -116,19 +116,15 @@ class Rewards(AbstractContextManager["Rewards"]):
         """
         with self._alone:
             if key.package not in self._made:
-                corpus = self._corpora[key.package]
-                inputs = next(
-                    filter(None, (each.inputs_sha256(corpus) for each in self._kinds)), None
-                )
                 measure = measure_named(
                     self.name,
-                    corpus,
+                    self._corpora[key.package],
                     self._policy,
                     opt_level=self._opt_level,
                     jobs=self._jobs,
                     timeout_s=self._timeout_s,
                 )
                 self._stack.callback(measure.close)
-                same = {"programs_sha256": inputs, **measure.context()}
+                same = {"programs_sha256": None, **measure.context()}
                 self._made[key.package] = Reward(measure, same)
             return self._made[key.package]

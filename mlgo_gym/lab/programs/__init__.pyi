@@ -31,7 +31,8 @@ from ._summary import Summary as Summary
 
 from ._addresses import ExecutedFunction as ExecutedFunction
 from ._addresses import executed_code as executed_code
-from ._measures import remembered as remembered
+from ._measures import RunMeasure as RunMeasure
+from ._measures import Runs as Runs
 from ._program_scores import measured_programs as measured_programs
 from ._running import TUNABLES as TUNABLES
 from ._running import StartedProgram as StartedProgram

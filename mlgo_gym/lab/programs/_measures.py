@@ -1,4 +1,4 @@
-"""Measures of programs that run, and mixes: what a reward can be beside the size of the code.
+"""Measures of programs that run: what a reward can be beside the size of the code.
 
 A module's object is linked with the others of its programs, compiled plainly, and the programs run.
 A module that is in none, or of which none executes a function, cannot be measured so.
@@ -6,13 +6,13 @@ A module that is in none, or of which none executes a function, cannot be measur
 
 from __future__ import annotations
 
-import re
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from corpus_tools.workloads import Workload
-from mlgo_gym.base import InternalError, ModuleError, WorkloadError
+from mlgo_gym.base import InternalError, ModuleError, Users, WorkloadError
 from mlgo_gym.corpus import Corpus, function_sizes
 from mlgo_gym.lab.programs._finding import corpora_with_workloads, inputs_sha256
 from mlgo_gym.lab.programs._meters import executed_functions, meter_named
@@ -20,10 +20,32 @@ from mlgo_gym.lab.programs._program import Programs
 from mlgo_gym.llvm import CompilationResult
 from mlgo_gym.rollout import KeptObjectUnit, Measure, MeasureSetting, Result, Unit
 
-_PART: Final = re.compile(r"\s*(?P<name>[a-z][a-z0-9_-]*)\s*(:\s*(?P<weight>[0-9.]+)\s*)?")
+
+class Runs(ABC):
+    """Programs that several measures run; they go with the last of these."""
+
+    def __init__(self) -> None:
+        self._users = Users(0)
+
+    @abstractmethod
+    def inputs_sha256(self) -> str:
+        """The hash of what the programs are made of and read."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Remove what is there for the programs."""
+
+    def share(self) -> None:
+        """Add a measure, which must call `close`."""
+        self._users.add()
+
+    def close(self) -> None:
+        """End the programs, once all measures have done so."""
+        if self._users.leave():
+            self.end()
 
 
-class Reach:
+class Reach(Runs):
     """The programs that execute each module; several threads may ask.
 
     Attributes:
@@ -31,6 +53,7 @@ class Reach:
     """
 
     def __init__(self, programs: Programs) -> None:
+        super().__init__()
         self.programs: Final = programs
         self._defined: dict[str, frozenset[str]] = {}
         self._executed: dict[str, frozenset[str]] = {}
@@ -61,6 +84,14 @@ class Reach:
             self._defined[module] = frozenset(function_sizes(data))
         return bool(self._defined[module] & self._functions(workload))
 
+    def inputs_sha256(self) -> str:
+        """The hash of what the programs are made of and read."""
+        return inputs_sha256(self.programs.corpus)
+
+    def end(self) -> None:
+        """Remove the programs."""
+        self.programs.close()
+
     def _functions(self, workload: Workload) -> frozenset[str]:
         with self._alone:
             if workload.name not in self._executed:
@@ -69,94 +100,92 @@ class Reach:
             return self._executed[workload.name]
 
 
-def remembered(
-    known: dict[tuple[str, ...], float | WorkloadError],
-    key: tuple[str, ...],
-    score: Callable[[], float],
-) -> float:
-    """A score, which is found once; an error is raised again.
+R = TypeVar("R", bound=Runs)
+
+
+class RunMeasure(Measure, Generic[R]):
+    """A measure of programs that run with a module's object in them.
 
     Args:
-        known: what was found before, to which this is added.
-        key: names the score.
-        score: finds it.
-
-    Raises:
-        WorkloadError: there is no score.
+        runs: the programs, which this shares with other measures.
     """
-    if key not in known:
-        try:
-            known[key] = score()
-        except WorkloadError as error:
-            known[key] = error
-    if isinstance(found := known[key], WorkloadError):
-        raise WorkloadError(str(found)) from found
-    return found
-
-
-class _Run(Measure):
-    """The sum of what a meter says of the programs that a module is in and that reach it."""
 
     unit: type[Unit] = KeptObjectUnit
     runs_programs: ClassVar[bool] = True
+
+    def __init__(self, runs: R) -> None:
+        runs.share()
+        self.runs: Final = runs
+        self._known: dict[tuple[str, str], float | WorkloadError] = {}
+
+    def context(self) -> dict[str, str]:
+        """The hash of what the programs are made of and read."""
+        return {"programs_sha256": self.runs.inputs_sha256()}
+
+    def score(self, result: Result) -> float:
+        """Return the cost of the programs with this object; an equal one is not run again.
+
+        Raises:
+            ModuleError: no program runs code of the module.
+            WorkloadError: a program does something else than it must.
+        """
+        if not isinstance(result, CompilationResult):
+            raise InternalError(f"{self.key}: expected an object's result, found {result!r}")
+        key = (result.module, result.object_sha256)
+        if key not in self._known:
+            try:
+                self._known[key] = self.cost(result)
+            except WorkloadError as error:
+                self._known[key] = error
+        if isinstance(found := self._known[key], WorkloadError):
+            raise WorkloadError(str(found)) from found
+        return found
+
+    @abstractmethod
+    def cost(self, result: CompilationResult) -> float:
+        """Run the programs; errors are those of `score`."""
+
+    def share(self) -> Measure:
+        """Add a user; every user must call `close`."""
+        self.runs.share()
+        return self
+
+    def close(self) -> None:
+        """End the programs, once all users have done so."""
+        self.runs.close()
+
+
+class _Metered(RunMeasure[Reach]):
+    """The sum of what a meter says of the programs that a module is in and that reach it."""
+
     meter: ClassVar[str]
 
     @classmethod
     def prepare(cls, setting: MeasureSetting) -> Measure:
-        """Compile the corpus's programs; measures of one reward share them."""
-        if Reach not in setting.shared:
-            how: dict[str, Any] = {"jobs": setting.jobs, "timeout_s": setting.timeout_s}
-            programs = Programs(setting.corpus, opt_level=setting.opt_level, **how)
-            setting.shared[Reach] = Reach(programs)
-            return cls(setting.shared[Reach])
-        reach: Reach = setting.shared[Reach]
-        return cls(reach).share()
+        """Compile the corpus's programs."""
+        return cls(setting.once(_reach))
 
     @classmethod
     def check(cls, corpora: Mapping[str, Corpus]) -> None:
         """See that a package has workloads."""
         corpora_with_workloads(corpora)
 
-    @classmethod
-    def inputs_sha256(cls, corpus: Corpus) -> str | None:
-        """The hash of what the package's programs are made of and read."""
-        return inputs_sha256(corpus)
-
-    def __init__(self, reach: Reach) -> None:
-        self._reach = reach
-        self._known: dict[tuple[str, ...], float | WorkloadError] = {}
-
-    def score(self, result: Result) -> float:
-        """Return the programs' cost with this object in them; an equal one is not run again.
-
-        Raises:
-            ModuleError: no workload reaches the module.
-            WorkloadError: a program does something else than it must.
-        """
-        if not isinstance(result, CompilationResult):
-            raise InternalError(f"{self.key}: expected an object's result, found {result!r}")
-        return sum(self._read(each, result) for each in self._reach.workloads_of(result.module))
+    def cost(self, result: CompilationResult) -> float:
+        """Run the programs that reach the module."""
+        return sum(self._read(each, result) for each in self.runs.workloads_of(result.module))
 
     def _read(self, workload: Workload, result: CompilationResult) -> float:
-        key = (workload.name, result.module, result.object_sha256)
-        return remembered(self._known, key, lambda: self._run(workload, result))
-
-    def _run(self, workload: Workload, result: CompilationResult) -> float:
-        with self._reach.programs.linked(workload, {result.module: result}) as program:
+        with self.runs.programs.linked(workload, {result.module: result}) as program:
             (reading,) = meter_named(self.meter).read(workload, [program])
         return reading.value
 
-    def share(self) -> Measure:
-        """Add a reference; each owner must call `close`."""
-        self._reach.programs.share()
-        return self
 
-    def close(self) -> None:
-        """Remove the programs, once all users have done so."""
-        self._reach.programs.close()
+def _reach(setting: MeasureSetting) -> Reach:
+    how: dict[str, Any] = {"jobs": setting.jobs, "timeout_s": setting.timeout_s}
+    return Reach(Programs(setting.corpus, opt_level=setting.opt_level, **how))
 
 
-class ExecutedInstructions(_Run):
+class ExecutedInstructions(_Metered):
     """The instructions that the programs of a module execute.
 
     >>> ExecutedInstructions.key
@@ -169,7 +198,7 @@ class ExecutedInstructions(_Run):
     meter: ClassVar[str] = "instructions"
 
 
-class EstimatedCost(_Run):
+class EstimatedCost(_Metered):
     """The cycles that the programs of a module take, estimated (`lab.programs.Cost`).
 
     >>> EstimatedCost.key

@@ -23,7 +23,6 @@ from corpus_tools.clang import find_clang, link_program
 from corpus_tools.errors import CorpusToolsError
 from corpus_tools.scratch import scratch_folder
 from corpus_tools.workloads import SOURCE_LEVEL, Workload, compile_workload
-from mlgo_gym.base import Users
 from mlgo_gym.corpus import Corpus, Module, language_of
 from mlgo_gym.lab.programs._finding import find_workloads, linked_modules
 from mlgo_gym.lab.programs._running import wrong
@@ -90,6 +89,7 @@ class Programs(AbstractContextManager["Programs"]):
         timeout_s: how long LLVM may take for one, in seconds.
 
     Attributes:
+        corpus: whose modules are linked.
         workloads: by their names.
         clang: what links them.
 
@@ -118,7 +118,7 @@ class Programs(AbstractContextManager["Programs"]):
         self._modules: Final = {
             name: linked_modules(each, corpus) for name, each in self.workloads.items()
         }
-        self._corpus = corpus
+        self.corpus: Final = corpus
         self._opt_level = opt_level
         self._jobs = jobs
         self._compiler = partial(Compiler, timeout_s=timeout_s)
@@ -131,18 +131,11 @@ class Programs(AbstractContextManager["Programs"]):
         self._cpp: dict[str, bool] = {}
         self._padding: list[Path] = []
         self._numbers = itertools.count()
-        self._users = Users()
         self._written = itertools.count()
 
-    def share(self) -> Programs:
-        """Add a reference; each owner must call `close`."""
-        self._users.add()
-        return self
-
     def close(self) -> None:
-        """Remove all files, once all users have done so."""
-        if self._users.leave():
-            self._stack.close()
+        """Remove all files."""
+        self._stack.close()
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -286,7 +279,7 @@ class Programs(AbstractContextManager["Programs"]):
 
     def _is_cpp(self, workload: Workload) -> bool:
         if workload.name not in self._cpp:
-            modules = [self._corpus[name] for name in self._modules[workload.name]]
+            modules = [self.corpus[name] for name in self._modules[workload.name]]
             modules += [Module(source, b"") for source in workload.sources]
             self._cpp[workload.name] = any(language_of(each) == "C++" for each in modules)
         return self._cpp[workload.name]
@@ -295,8 +288,8 @@ class Programs(AbstractContextManager["Programs"]):
         self, names: Iterable[str], answers: Mapping[Problem, PolicyLike]
     ) -> dict[str, CompilationResult]:
         work = partial(_compiled, answers=dict(answers), opt_level=self._opt_level)
-        how: dict[str, Any] = {"jobs": self._jobs, "size": self._corpus.size_bytes}
-        items, read = dict.fromkeys(names), self._corpus.file
+        how: dict[str, Any] = {"jobs": self._jobs, "size": self.corpus.size_bytes}
+        items, read = dict.fromkeys(names), self.corpus.file
         with closing(each(items, work, self._compiler, read=read, **how)) as found:
             return {done.item: self.keep(done.value) for done in found}
 

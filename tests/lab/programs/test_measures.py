@@ -171,6 +171,18 @@ def test_measures_keep_the_contract(corpus: MakeCorpus, reward: str) -> None:
         check_measure(measure, made["twice.c"], InliningForSize())
 
 
+def test_a_measure_says_what_its_programs_are_made_of(corpus: MakeCorpus) -> None:
+    made = corpus(DESCRIPTION, {"twice.c": CALLS})
+    description = made.folder / "workloads" / "workload.toml"
+    with closing(measure_named("instructions,cost:1,linked", made)) as measure:
+        before = measure.context()
+        assert before.keys() == {"programs_sha256", "package_sha256"}
+        description.write_text(description.read_text() + "\n")
+        after = measure.context()
+    assert before["package_sha256"] == after["package_sha256"]
+    assert before["programs_sha256"] != after["programs_sha256"]
+
+
 @pytest.mark.e2e
 def test_an_equal_object_is_not_run_again(corpus: MakeCorpus) -> None:
     made = corpus(DESCRIPTION, {"twice.c": CALLS})
