@@ -27,8 +27,9 @@ from mlgo_gym.llvm import (
     options_of,
 )
 from mlgo_gym.problems import PolicyLike, Problem
-from mlgo_gym.rollout._measures import KeptObjectUnit, Measure, TextSize, measure_of
-from mlgo_gym.rollout._rollout import BASELINE, ModuleReport, try_policies
+from mlgo_gym.rollout._best import Best, Tries, joins
+from mlgo_gym.rollout._measures import KeptObjectUnit, Measure, Result, TextSize, measure_of
+from mlgo_gym.rollout._rollout import BASELINE, ModuleReport, attempted, smallest_of
 
 Form = Literal["object", "assembly", "bitcode"]
 """The form of the output: an object, assembly, or bitcode as it is after optimisation."""
@@ -83,20 +84,24 @@ def deploy(
     True
     """
     measure = measure_of_objects(problem)
-    unit = KeptObjectUnit(compiler, module, options, problem, also)
-    judge = partial(measure_of(problem).unit, compiler, module, options, problem)
-    found = try_policies(
-        unit, judge, policies, problem, measure, keeps=keep_decisions, keep_smaller=keep_smaller
-    )
-    for attempt in found.attempts:
+    case = (compiler, module, options, problem)
+    by_function = keep_smaller and joins(problem)
+    tries = Tries(KeptObjectUnit(*case, also), problem, BASELINE, by_function=by_function)
+    attempts = attempted(tries, policies, problem, keeps=keep_decisions)
+    for attempt in attempts:
         if attempt.error:
             raise attempt.error
-    baseline, made = found.tries.results[BASELINE], found.made
-    lacking = options.not_honoured
-    report = ModuleReport(module.name, measure, baseline, found.attempts, None, lacking)
+    chosen: Best = {"": next(iter(policies), BASELINE)}
+    made: Result | None = tries.results[chosen[""]]
+    if keep_smaller:
+        chosen, smallest = smallest_of(case, tries, attempts, policies, measure)
+        attempts.append(smallest)
+        made = smallest.result
+    baseline, lacking = tries.results[BASELINE], options.not_honoured
+    report = ModuleReport(module.name, measure, baseline, tuple(attempts), None, lacking)
     output = made.object_bytes or b"" if isinstance(made, CompilationResult) else b""
     if form != "object":
-        answering = found.tries.answering(found.best)
+        answering = tries.answering(chosen)
         answers = {problem: answering, **also} if answering else {}
         output = compiler.produce(module, options, _TASKS[form], answers).data
     return Deployed(report, output)
@@ -106,7 +111,7 @@ def deploy_modules(
     read: Callable[[str], Module],
     names: Iterable[str],
     problem: Problem,
-    policies: Mapping[str, PolicyLike] = MappingProxyType({}),
+    policies: Mapping[str, PolicyLike],
     *,
     opt_level: str | None = None,
     jobs: Jobs = 1,
@@ -117,16 +122,19 @@ def deploy_modules(
     also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
 ) -> Generator[Done[str, Deployed]]:
     """Deploy modules by their names, in order; one that fails does not end the rest."""
-    deployed = partial(
-        deploy,
-        form=form,
-        keep_decisions=keep_decisions,
-        keep_smaller=keep_smaller,
-        also=also,
-    )
 
     def work(compiler: Compiler, name: str) -> Deployed:
         module = read(name)
-        return deployed(compiler, module, options_of(module, opt_level), problem, policies)
+        return deploy(
+            compiler,
+            module,
+            options_of(module, opt_level),
+            problem,
+            policies,
+            form=form,
+            keep_decisions=keep_decisions,
+            keep_smaller=keep_smaller,
+            also=also,
+        )
 
     return each(names, work, partial(Compiler, timeout_s=timeout_s), jobs=jobs, in_order=True)

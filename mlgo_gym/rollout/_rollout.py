@@ -11,7 +11,7 @@ functions. For networks that are faster with many at once there is `runners.Batc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -33,7 +33,7 @@ from mlgo_gym.llvm import (
 )
 from mlgo_gym.problems import PolicyLike, Problem, WatchedPolicy, with_all
 from mlgo_gym.rollout._best import Best, Tries, best_by_problem, joins
-from mlgo_gym.rollout._measures import Measure, Result, Unit, check_alone, check_sites, measure_of
+from mlgo_gym.rollout._measures import Measure, Result, check_alone, check_sites, measure_of
 from mlgo_gym.rollout._trace import Trace
 from mlgo_gym.stream import Observation
 
@@ -45,6 +45,9 @@ BASELINE: Final = "LLVM"
 
 SMALLEST: Final = "smallest"
 """The name of the best of all, LLVM's own heuristic among them."""
+
+Case = tuple[Compiler, Module, CompileOptions, Problem]
+"""A module to compile: the first arguments of a `Unit`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,77 +382,51 @@ def compared(
     try:
         options = options_of(module, how.opt_level)
         about["not_honoured"] = options.not_honoured
-        found = try_policies(
-            measure.unit(compiler, module, options, problem, how.also, sites=how.sites),
-            partial(measure_of(problem).unit, compiler, module, options, problem),
-            policies,
-            problem,
-            measure,
-            keeps=how.keep_decisions,
-            keep_smaller=how.keep_smaller,
-        )
+        case = (compiler, module, options, problem)
+        unit = measure.unit(*case, how.also, sites=how.sites)
+        tries = Tries(unit, problem, BASELINE, by_function=how.keep_smaller and joins(problem))
+        attempts = attempted(tries, policies, problem, keeps=how.keep_decisions)
+        if how.keep_smaller and all(each.result for each in attempts):
+            _, smallest = smallest_of(case, tries, attempts, policies, measure)
+            attempts.append(smallest)
     except (CompilationError, InputError) as error:
         return ModuleReport(module.name, measure, None, (), without_frames(error), **about)
-    baseline = found.tries.results[BASELINE]
-    return ModuleReport(module.name, measure, baseline, found.attempts, **about)
+    return ModuleReport(module.name, measure, tries.results[BASELINE], tuple(attempts), **about)
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """A module's compilations, plainly and under policies.
-
-    Attributes:
-        tries: the compilations.
-        attempts: those under policies, and the best of all where it was asked for.
-        best: the name of the best, where it was asked for; else the first policy, if there is one.
-        made: what came of the best; ``None`` where it failed.
-    """
-
-    tries: Tries
-    attempts: tuple[Attempt, ...]
-    best: Best
-    made: Result | None
+def attempted(
+    tries: Tries, policies: Mapping[str, PolicyLike], problem: Problem, *, keeps: bool
+) -> list[Attempt]:
+    """Compile under each policy; with ``keeps``, attempts hold their decisions."""
+    return [_attempted(tries, *each, problem, keeps=keeps) for each in policies.items()]
 
 
-def try_policies(
-    unit: Unit,
-    judge: Callable[[], Unit],
+def smallest_of(
+    case: Case,
+    tries: Tries,
+    attempts: Iterable[Attempt],
     policies: Mapping[str, PolicyLike],
-    problem: Problem,
     measure: Measure,
-    *,
-    keeps: bool = False,
-    keep_smaller: bool = False,
-) -> Tried:
-    """Compile a module plainly and under each policy, and find the best.
+) -> tuple[Best, Attempt]:
+    """Find the best of a module's compilations, which is another attempt, `SMALLEST`.
 
     Args:
-        unit: the module under the measure.
-        judge: makes the module's unit under the problem's own measure, which is asked for where the
-            measure makes objects and the problem's own does not.
+        case: the arguments of the module's units. Where the measure makes objects and the problem's
+            own does not, the module is compiled again, and judged by the problem's own.
+        tries: the compilations.
+        attempts: those under policies, none of which failed.
         policies: by name.
-        problem: what LLVM asks for.
-        measure: what attempts are compared by.
-        keeps: attempts hold their decisions.
-        keep_smaller: find the best, which becomes another attempt, `SMALLEST`.
-
-    Raises:
-        ModuleError: LLVM refused the module.
-        CompilationError: LLVM crashed or outran its deadline without a policy.
+        measure: the score that attempts are compared by.
     """
-    tries = Tries(unit, problem, BASELINE, by_function=keep_smaller and joins(problem))
-    attempts = [_attempted(tries, *each, problem, keeps=keeps) for each in policies.items()]
-    best: Best = {"": next(iter(policies), BASELINE)}
-    made = tries.results.get(best[""])
-    if keep_smaller and all(each.result for each in attempts):
-        if measure.makes_objects and not measure_of(problem).makes_objects:
-            best = best_by_problem(judge(), problem, policies, BASELINE)
-            made = tries.made(best)
-        else:
-            best, made = tries.best(measure)
-        decisions = {each.policy: each.decisions for each in attempts}
-        attempts.append(Attempt(SMALLEST, made, None, tuple(tries.kept(best, decisions))))
-    return Tried(tries, tuple(attempts), best, made)
+    *_, problem = case
+    own = measure_of(problem)
+    if measure.makes_objects and not own.makes_objects:
+        best = best_by_problem(own.unit(*case), problem, policies, BASELINE)
+        made = tries.made(best)
+    else:
+        best, made = tries.best(measure)
+    decisions = {each.policy: each.decisions for each in attempts}
+    return best, Attempt(SMALLEST, made, None, tuple(tries.kept(best, decisions)))
 
 
 def _attempted(
