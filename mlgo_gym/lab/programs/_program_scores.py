@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from statistics import median
 from types import MappingProxyType
@@ -99,20 +99,29 @@ def measured_programs(
             timeout_s=setting.timeout_s,
         ) as programs:
             try:
-                results = _compiled(corpus, programs, policies, setting)
-                for name, answers in together.items():
-                    results[name] = programs.compiled_all(answers)
+                results = _compiled(corpus, programs, policies, setting, together)
             except (CompilationError, InputError) as error:
+                failed = without_frames(error)
                 for name in programs.workloads:
-                    yield ProgramScores(package, name, error=without_frames(error))
+                    yield ProgramScores(package, name, error=failed)
                 continue
-            for name, workload in programs.workloads.items():
-                try:
-                    with _linked(programs, workload, results, layouts) as linked:
-                        readings = _read(workload, linked, meters, jobs)
-                    yield ProgramScores(package, name, readings)
-                except (CompilationError, InputError) as error:
-                    yield ProgramScores(package, name, error=without_frames(error))
+            for workload in programs.workloads.values():
+                links = _linked(programs, workload, results, layouts)
+                yield _scores(package, workload, links, meters, jobs)
+
+
+def _scores(
+    package: str,
+    workload: Workload,
+    links: AbstractContextManager[Mapping[str, Program]],
+    meters: Sequence[Meter],
+    jobs: int,
+) -> ProgramScores:
+    try:
+        with links as linked:
+            return ProgramScores(package, workload.name, _read(workload, linked, meters, jobs))
+    except (CompilationError, InputError) as error:
+        return ProgramScores(package, workload.name, error=without_frames(error))
 
 
 @contextmanager
@@ -211,7 +220,11 @@ def _seconds(scores: Sequence[ProgramScores]) -> list[Reading]:
 
 
 def _compiled(
-    corpus: Corpus, programs: Programs, policies: Mapping[str, PolicyLike], setting: Setting
+    corpus: Corpus,
+    programs: Programs,
+    policies: Mapping[str, PolicyLike],
+    setting: Setting,
+    together: Together = MappingProxyType({}),
 ) -> dict[str, dict[str, CompilationResult]]:
     """The objects of all modules that are linked, kept, by policy and module."""
     names = [
@@ -228,7 +241,7 @@ def _compiled(
             for attempt in (Attempt(BASELINE, report.baseline), *report.attempts):
                 if isinstance(attempt.result, CompilationResult):
                     found[attempt.policy][report.module] = programs.keep(attempt.result)
-    return found
+    return found | {name: programs.compiled_all(answers) for name, answers in together.items()}
 
 
 @contextmanager
