@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+SOURCES = [path for each in ("mlgo_gym", "corpus_tools") for path in (ROOT / each).rglob("*.py")]
 WORKFLOW = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
 
 
@@ -68,8 +69,7 @@ def _records(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
 
 def test_records_are_values() -> None:
     """But for those that are filled in bit by bit."""
-    paths = [path for each in ("mlgo_gym", "corpus_tools") for path in (ROOT / each).rglob("*.py")]
-    found = dict(each for path in paths for each in _records(path))
+    found = dict(each for path in SOURCES for each in _records(path))
     assert len(found) > 150
     changing = {name for name, words in found.items() if words.get("frozen") != "True"}
     assert changing == {
@@ -83,6 +83,29 @@ def test_records_are_values() -> None:
             "_Progress",
         )
     }
+
+
+def test_private_names_are_used() -> None:
+    """Ruff does not report constants, functions and classes of a module that nothing reads."""
+    unused = []
+    for path in SOURCES:
+        text = path.read_text()
+        made = re.findall(r"^(?:def |class )?(_[A-Za-z]\w*)", text, re.MULTILINE)
+        unused += [(path.name, each) for each in made if len(re.findall(rf"\b{each}\b", text)) == 1]
+    assert unused == [("model_runner_pb2.py", "_sym_db")]  # protoc's
+
+
+def test_the_tables_of_packages_list_all() -> None:
+    _, section = (ROOT / "CONTRIBUTING.md").read_text().split("## The packages")
+    listed = [
+        name
+        for cell in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+        for name in re.findall(r"`([\w.]+)`", cell)
+    ]
+    package = ROOT / "mlgo_gym"
+    doors = [*package.glob("*/__init__.pyi"), *package.glob("lab/*/__init__.pyi")]
+    folders = [".".join(each.parent.relative_to(package).parts) for each in doors]
+    assert sorted(listed) == sorted([*folders, "errors"])
 
 
 def test_one_licence_everywhere() -> None:

@@ -3,7 +3,7 @@
 The entry points of the group ``mlgo_gym.extensions`` name subclasses of `Extension`::
 
     [project.entry-points."mlgo_gym.extensions"]
-    ray = "mlgo_gym.lab.cluster:RayExtension"
+    ray = "mlgo_gym.lab.cluster.commands._ray:RayExtension"
 """
 
 from __future__ import annotations

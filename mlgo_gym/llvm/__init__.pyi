@@ -99,7 +99,6 @@ from .text._module_text import references as references
 from .text._profile import COLD_CUTOFF as COLD_CUTOFF
 from .text._profile import HOT_CUTOFF as HOT_CUTOFF
 from .text._profile import Profile as Profile
-from .text._signature import Parameter as Parameter
 from .text._signature import Signature as Signature
 from .worker._binding import BitcodeError as BitcodeError
 from .worker._binding import LoadedCode as LoadedCode

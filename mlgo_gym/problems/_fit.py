@@ -16,8 +16,6 @@ from mlgo_gym.problems._observations import dtype_of, observation_dtype
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.stream import Header, Observation
 
-_Array = np.ndarray[Any, Any]
-
 
 class Fit:
     """The way between a header and a problem, there and back.

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from mlgo_gym.problems._problem import Problem
 
 Action = int | float
-"""A function from an observation to a number, whole where the advice is."""
+"""The number that a policy answers, whole where the advice is."""
 
 Answer = Callable[[Observation], Action]
-"""Turns an observation of one compilation into an action."""
+"""A function from an observation of one compilation to an action."""
 
 
 def in_turn(actions: Iterable[Action]) -> Answer:

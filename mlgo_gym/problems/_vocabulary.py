@@ -112,11 +112,6 @@ class Vocabulary:
         return cls(name, digest, dimension, _written(vectors))
 
     @property
-    def is_preset(self) -> bool:
-        """Whether its name is enough to have it again."""
-        return self.name in PRESETS
-
-    @property
     def counts(self) -> bool:
         """Whether it counts instructions, of one kind or of several."""
         return self.name in _COUNTING

@@ -84,7 +84,6 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "a link": link,
     "a folder": make_folder,
 }
-PLACES = ("bin", "kept")
 FILES = ("bin/mlgo-cc", "kept/inlining-*.so", "kept/clang-*", "kept/inside.so")
 
 

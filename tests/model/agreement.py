@@ -14,8 +14,6 @@ from mlgo_gym.model._tflite_reader import port_name
 
 Array = np.ndarray[Any, Any]
 
-NUMPY_TYPES = {"float": np.float32, "int32_t": np.int32, "int64_t": np.int64, "uint8_t": np.uint8}
-
 
 def interpreter(model: Path | bytes) -> Any:
     module = importlib.import_module("ai_edge_litert.interpreter")

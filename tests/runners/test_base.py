@@ -73,17 +73,6 @@ class Moving(ScriptedRunner):
         return super().get_tensor(index).copy()
 
 
-class Forgetful(ScriptedRunner):
-    """Sets every buffer up but the first."""
-
-    def set_up_buffer_for_tensor(
-        self, index: int, spec: TensorSpec, buffer: np.ndarray[Any, Any] | None
-    ) -> None:
-        super().set_up_buffer_for_tensor(index, spec, buffer)
-        if index == 0:
-            self._tensors[0] = None
-
-
 class Immortal(ScriptedRunner):
     def close(self) -> None:
         pass

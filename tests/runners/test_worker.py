@@ -120,10 +120,6 @@ def of_a_file(observation: Observation) -> int:
         return len(file.read() + repr(observation))
 
 
-def of_no_number(observation: Observation) -> int:
-    return observation["edge_count"]  # type: ignore[return-value]
-
-
 def always_seven(observation: Observation) -> int:
     return 7 + len(observation) - len(observation)
 

@@ -1,4 +1,4 @@
-"""The only file that imports llvmlite: LLVM in this process.
+"""LLVM in this process, by llvmlite: nothing else of the compiler imports that.
 
 Modules are compiled inside a worker process (`llvm.worker._child`), since LLVM's options are
 process-wide, its assertions abort and a compilation waits inside a read for every decision.

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize, Module, RegallocEviction
+from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize, Module
 from mlgo_gym.errors import WorkloadError
 from mlgo_gym.lab.boxes import BoxedProgram
 from mlgo_gym.lab.boxes import _box as box_module
@@ -18,7 +18,7 @@ from mlgo_gym.problems import PolicyLike, Problem
 from tests.lab.boxes.conftest import MakeBoxed, described
 from tests.lab.programs.conftest import MakeCorpus
 
-INLINING, EVICTION = InliningForSize(), RegallocEviction()
+INLINING = InliningForSize()
 POLICIES: dict[str, dict[Problem, PolicyLike]] = {
     "default": {},
     "always": {INLINING: lambda _: 1},
