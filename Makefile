@@ -84,6 +84,7 @@ format: $(DEV_READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The measurements that need no arguments; the others are commands of their own (benchmarks/).
 bench: $(DEV_READY)
 	$(BIN)/python -m benchmarks
 

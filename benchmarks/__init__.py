@@ -1,4 +1,5 @@
-"""Measurements: speed, memory and equality with clang. ``python -m benchmarks --help`` lists them.
+"""Measurements: speed, memory and equality with clang, a file each.
 
-Ratios are taken side by side in one run, since machines are shared and noisy.
+``python -m benchmarks --help`` lists those that need no arguments. Ratios are taken side by side in
+one run, since machines are shared and noisy.
 """

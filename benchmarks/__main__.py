@@ -1,8 +1,8 @@
-"""Runs the measurements: ``make bench`` runs all, ``python -m benchmarks NAME`` one.
+"""Runs the measurements that are listed here: one by its name, or all, as ``make bench`` does.
 
-Each is imported when it runs. ``python -m benchmarks.NAME`` has options of its own where NAME is
-driver_builds, driver_modules, ml_compiler_opt, object_hashes or regalloc_priority. Corpora are
-taken from ``build/corpora``, and built there where they are missing.
+Corpora are taken from ``build/corpora``, and built there where they are missing. Of all,
+runner_latency and emitted_c run only with ``--model``. Other files of the folder are commands of
+their own, ``python -m benchmarks.FILE``, with arguments that their first lines describe.
 """
 
 from __future__ import annotations
