@@ -22,7 +22,6 @@ from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 from corpus_tools.reading import reason_of
@@ -56,8 +55,6 @@ _MAX_RECORD_BYTES: Final = 1 << 28
 _SIZES: Final = ("default_size_bytes", "size_bytes")
 _SCORES: Final = ("default_score", "score")
 _NUMBERS: Final = (*_SIZES, "compilations", "spent_s", *_SCORES, "wrong")
-_ABSENT: Final = MappingProxyType({"reward": None, "most_text": None, "wrong": 0})
-"""The values that records lack that are older than rewards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +311,7 @@ def _number(value: Any) -> Any:
     return value
 
 
-_ABSENT_ERRORS: Final = frozenset((errno.ENOENT, errno.ENAMETOOLONG))
+_ABSENT: Final = frozenset((errno.ENOENT, errno.ENAMETOOLONG))
 """Why there is no record to read; that a name is too long is said when it is written."""
 
 
@@ -332,16 +329,14 @@ class _Record:
         reward = self.same.get("reward")
         nothing = ModuleSearch(self.module, error="not searched yet", reward=reward)
         try:
-            value = {**_ABSENT, **read_json(self.path, _MAX_RECORD_BYTES)}
+            value = read_json(self.path, _MAX_RECORD_BYTES)
             if any(value[name] != same for name, same in self.same.items()):
                 return nothing, None
-            if reward is None:  # so are the sizes of records that have no scores
-                value = dict(zip(_SCORES, map(value.get, _SIZES), strict=True)) | value
             numbers = {name: _number(value[name]) for name in _NUMBERS}
             choice = Choice.from_json(value["choice"])
             return ModuleSearch(self.module, reward=reward, start=choice.base, **numbers), choice
         except (OSError, ValueError, KeyError, TypeError) as error:
-            if isinstance(error, OSError) and error.errno in _ABSENT_ERRORS:
+            if isinstance(error, OSError) and error.errno in _ABSENT:
                 return nothing, None
             raise OptionsError(
                 f"{str(self.path)!r}: expected a search's record: {error!r}"

@@ -1,5 +1,4 @@
 from ._contract import ContractError as ContractError
-from ._contract import RunnerContractError as RunnerContractError
 from ._env import check_env as check_env
 from ._executor import check_executor as check_executor
 from ._measure import check_measure as check_measure

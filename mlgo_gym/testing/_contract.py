@@ -18,10 +18,6 @@ class ContractError(AssertionError):
     """
 
 
-RunnerContractError = ContractError
-"""The name that it had when runners alone had a suite."""
-
-
 def expect(clause: str, expected: object, found: object) -> None:
     """See that what was found is what a clause says.
 

@@ -17,7 +17,7 @@ from mlgo_gym.rollout._rollout import rollout
 from mlgo_gym.runners._base import MLModelRunner
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._scripted import NoInferenceModelRunner, ScriptedRunner
-from mlgo_gym.testing import RunnerContractError, check_runner
+from mlgo_gym.testing import ContractError, check_runner
 
 INPUTS = tuple(
     TensorSpec(name.strip("_t"), name, shape)
@@ -87,12 +87,12 @@ class Immortal(ScriptedRunner):
     ],
 )
 def test_the_suite_finds_what_is_broken(kind: type[ScriptedRunner], message: str) -> None:
-    with pytest.raises(RunnerContractError, match=f"^{message}"):
+    with pytest.raises(ContractError, match=f"^{message}"):
         check_runner(lambda inputs, output: kind(lambda _: 1, inputs, output), INPUTS, OUTPUT)
 
 
 def test_a_model_that_ignores_a_missing_input_is_found() -> None:
-    with pytest.raises(RunnerContractError, match="^missing input 'floa': expected an error, fo"):
+    with pytest.raises(ContractError, match="^missing input 'floa': expected an error, fo"):
         check_runner(NoInferenceModelRunner, INPUTS, OUTPUT, needs="floa", has_model=False)
 
 

@@ -188,11 +188,6 @@ def test_what_another_search_left(corpus: MakeCorpus, tmp_path: Path) -> None:
     text = searched(made, tmp_path, None)["twice.c"]
     assert (text.reward, text.score) == (None, text.size_bytes)
     assert searched(made, tmp_path, "text")["twice.c"] == text  # by another name
-    record = record_of(tmp_path)
-    for name in ("reward", "most_text", "default_score", "score", "wrong"):
-        del record[name]  # as it was before there were rewards
-    (tmp_path / "twice.c.search.json").write_text(json.dumps(record))
-    assert searched(made, tmp_path, None)["twice.c"] == text
     fast = searched(made, tmp_path, "instructions")["twice.c"]
     assert fast.default_score > fast.score > 10 * text.score
     assert searched(made, tmp_path, "instructions:3")["twice.c"] == fast  # nothing is left to do

@@ -284,7 +284,7 @@ class RayExecutor(Executor[_State]):
         if found is None:
             self._failed(self._reason)
             return
-        node, runs, failure, *more = found  # older code says less, and is refused for that
+        node, runs, failure, *more = found  # what another version adds may differ; its facts do
         for name, value in runs.items():
             if value != (expected := self._facts[name]):
                 raise EnvironmentSetupError(
