@@ -18,7 +18,7 @@ from mlgo_gym.rollout._linked_text import Code
 from mlgo_gym.rollout._rollout import Failure
 from tests.cc.conftest import Driver
 from tests.cc.test_traces import database
-from tests.evaluation.test_tuned import module
+from tests.lab.tuning.test_tuned import module
 
 SIZES = (500, 10, 300, 100, 90)
 KEYS = tuple(ModuleKey("", f"{number}.o") for number in range(len(SIZES)))

@@ -32,7 +32,7 @@ from mlgo_gym.runners._base import MLModelRunner
 from mlgo_gym.runners._models import native_runner
 from mlgo_gym.runners._policy import RunnerPolicy
 
-MODELS = Path(__file__).parents[1] / "models"
+MODELS = Path(__file__).parents[2] / "models"
 SETTING = Setting(InliningForSize())
 
 

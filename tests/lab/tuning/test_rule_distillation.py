@@ -149,7 +149,8 @@ def test_models_that_cannot_be_distilled(sample: Corpus, tmp_path: Path) -> None
     (bare / "network.json").unlink()
     rule = copied(tmp_path / "other rule")
     (rule / "network.json").write_text('{"kind": "rule", "problem": "InliningForSize"}')
-    lacking = "network: expected problem, normalization, hidden and seed: KeyError('hidden')"
+    keys = "problem, normalization, hidden and seed"
+    lacking = f"network.json: network: expected {keys}: KeyError('hidden')"
     for model, message in (
         (tmp_path / "frozen", frozen),
         (rule, lacking),
