@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Self
 
 from corpus_tools.errors import LayoutError
-from corpus_tools.reading import holds, parse_json, read_regular
+from corpus_tools.reading import holds, is_file, parse_json, read_regular
 
 MANIFEST_NAME = "corpus_description.json"
 
@@ -243,18 +243,11 @@ def _check_modules(modules: Sequence[str]) -> None:
 
 
 def _check_bitcode(modules: Sequence[str], folder: Path) -> None:
-    missing = [module for module in modules if not _is_file(folder / f"{module}.bc")]
+    missing = [module for module in modules if not is_file(folder / f"{module}.bc")]
     if missing:
         more = f" (and {len(missing) - 1} more modules)" if len(missing) > 1 else ""
         path = folder / f"{missing[0]}.bc"
         raise LayoutError(f"module {missing[0]!r}", f"expected bitcode at {path}, found none{more}")
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # a name that is longer than the system's may be
-        return False
 
 
 def _check_command(arguments: Sequence[str], where: Path | str) -> None:

@@ -19,6 +19,7 @@ __all__ = [
     "MAX_LEVELS",
     "brief",
     "holds",
+    "is_file",
     "open_regular",
     "own_file",
     "parse_json",
@@ -48,6 +49,14 @@ def brief(value: object) -> str:
     80
     """
     return _BRIEF.repr(value)
+
+
+def is_file(path: Path) -> bool:
+    """Return whether there is a regular file; no name is longer than the system allows."""
+    try:
+        return path.is_file()
+    except OSError:  # of such a name
+        return False
 
 
 def open_regular(path: Path) -> BufferedReader:

@@ -10,7 +10,7 @@ from pathlib import Path
 from corpus_tools.budget import Budget
 from corpus_tools.errors import BuildListError
 from corpus_tools.manifest import name_problem
-from corpus_tools.reading import brief, read_regular
+from corpus_tools.reading import brief, is_file, read_regular
 from corpus_tools.words import split_words
 
 __all__ = [
@@ -201,14 +201,7 @@ def read_arguments(path: Path, directory: Path, *, is_line_based: bool = False) 
 
 
 def _line_arguments(line: str, directory: Path) -> list[str]:
-    return [line] if " " in line and _is_file(directory / line) else split_words(line)
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # a whole command in one line is no name
-        return False
+    return [line] if " " in line and is_file(directory / line) else split_words(line)
 
 
 class _Expansion:

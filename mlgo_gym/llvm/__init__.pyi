@@ -90,6 +90,7 @@ from .text._function_split import variable_elsewhere as variable_elsewhere
 from .text._machine_code import block_frequencies as block_frequencies
 from .text._machine_code import machine_functions as machine_functions
 from .text._machine_code import spill_code as spill_code
+from .text._module_text import ATTRIBUTE_GROUP as ATTRIBUTE_GROUP
 from .text._module_text import NAME_PATTERN as NAME_PATTERN
 from .text._module_text import Function as Function
 from .text._module_text import ModuleText as ModuleText

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from mlgo_gym.llvm import (
+    ATTRIBUTE_GROUP,
     NAME_PATTERN,
     Function,
     ModuleText,
@@ -34,7 +35,6 @@ LOCAL: Final = ".of"
 _LOCAL: Final = frozenset({"private", "internal"})
 _TOKEN: Final = re.compile(rf'@({NAME_PATTERN})|"[^"]*"')
 _LINKAGE: Final = re.compile(r"^(define|@(?:\"[^\"]*\"|[-\w$.]+) =) (?:private|internal) ")
-_GROUP: Final = re.compile(r" (#\d+)")
 _TAIL: Final = re.compile(
     r"(?= (?:section |comdat|align |gc |prefix |prologue |personality |!|\{$))"
 )
@@ -101,7 +101,7 @@ def _is_inlined(module: ModuleText, function: Function) -> bool:
 
 
 def _groups(module: ModuleText, function: Function) -> Iterator[str]:
-    return (g for g in _GROUP.findall(function.header) if g in module.attribute_groups)
+    return (g for g in ATTRIBUTE_GROUP.findall(function.header) if g in module.attribute_groups)
 
 
 def marked(module: ModuleText, names: Collection[str]) -> ModuleText:
@@ -123,7 +123,7 @@ def without(module: ModuleText, names: Collection[str]) -> ModuleText:
 
 
 def _marked(header: str) -> str:
-    places = [match.start() for match in _GROUP.finditer(header)]
+    places = [match.start() for match in ATTRIBUTE_GROUP.finditer(header)]
     if not places:
         place = _TAIL.search(header, header.rindex(")"))
         places = [place.start() if place else len(header)]

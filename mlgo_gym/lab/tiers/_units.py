@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from mlgo_gym.llvm import (
+    ATTRIBUTE_GROUP,
     NAME_PATTERN,
     Function,
     ModuleText,
@@ -35,7 +36,6 @@ _GONE: Final = re.compile(
 _DEBUG: Final = re.compile(r",? !dbg !\d+")
 _UNNAMED: Final = re.compile(r'"[^"]*"|@(\d+)\b')
 _SCOPES: Final = re.compile(r"^.*@llvm\.experimental\.noalias\.scope.*\n", re.MULTILINE)
-_GROUP: Final = re.compile(r" (#\d+)")
 _BLOCK_OF: Final = re.compile(rf"blockaddress\(@({NAME_PATTERN}), ")
 _CALLED: Final = re.compile(rf"\b(?:call|invoke)\b.* @({NAME_PATTERN})\(")
 _REFUSED: Final = (
@@ -134,7 +134,7 @@ def _prepared(text: str, small: frozenset[str]) -> Iterator[str]:
 
 
 def _marked(header: str, small: frozenset[str], groups: set[str]) -> str:
-    group = _GROUP.search(header)
+    group = ATTRIBUTE_GROUP.search(header)
     if group and group[1] in groups and next(iter(references(header)), "") in small:
         return f"{header[: group.start()]} alwaysinline{header[group.start() :]}"
     return header

@@ -38,8 +38,8 @@ from mlgo_gym.base import (
 )
 from mlgo_gym.cc import ALL
 from mlgo_gym.corpus import ModuleKey, Packages
-from mlgo_gym.evaluation import Setting, in_order
-from mlgo_gym.lab.tuning._tune_scores import MAX_BYTES, Scoring, Track, digest, joined
+from mlgo_gym.evaluation import Setting, Track, in_order
+from mlgo_gym.lab.tuning._tune_scores import MAX_BYTES, Scoring, digest, joined
 from mlgo_gym.lab.tuning._tuned import TUNED, TuneChoice, Tuned, choose, linked_bytes
 from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, llvm_version, options_of
 from mlgo_gym.model import CARD_FILE, read_card
@@ -68,6 +68,8 @@ _TREES: Final = 100
 _ROUNDS: Final = 3
 _MOST_BATCHES: Final = 24
 _LABELLING: Final = 0.75
+"""The trainer's (`training._label_rounds`), whose import loads TensorFlow."""
+
 _ROUND_PARTS: Final = 1.5
 """A round without labels, and the evaluation after, in times of two compilations of all."""
 

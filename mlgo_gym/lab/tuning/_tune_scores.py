@@ -7,7 +7,7 @@ took to compile them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any, Final
 from corpus_tools.reading import Shape, shaped
 from mlgo_gym.base import InputError, TrainingError, read_bounded, read_json, write_json
 from mlgo_gym.corpus import Packages
-from mlgo_gym.evaluation import ModuleScores, Setting, in_order, module_scores
+from mlgo_gym.evaluation import ModuleScores, Setting, Track, in_order, module_scores
 from mlgo_gym.rollout import Code, Failure
 from mlgo_gym.runners import native_policy
 from mlgo_gym.training import Watcher
@@ -40,8 +40,6 @@ _SHAPE: Final[Shape] = {
         }
     ],
 }
-
-Track = Callable[[Iterable[ModuleScores], int], Iterable[ModuleScores]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,9 @@ NAME_PATTERN: Final = r'(?:"[^"]*"|[-a-zA-Z$._0-9]+)'
 STRING: Final = re.compile(r'"[^"]*"')
 """A string, or a quoted name."""
 
+ATTRIBUTE_GROUP: Final = re.compile(r" (#\d+)")
+"""A group of attributes in the header of a function, such as ``#0``."""
+
 _REFERENCE: Final = re.compile(rf"@({NAME_PATTERN})|{STRING.pattern}")
 _ESCAPE: Final = re.compile(r"\\(\\|[0-9A-Fa-f]{2})")
 _DEFINED: Final = re.compile(rf"@({NAME_PATTERN})\(")

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mlgo_gym.llvm.text._module_text import ModuleText
+from mlgo_gym.llvm.text._module_text import ATTRIBUTE_GROUP, ModuleText
 
 HOT_CUTOFF: Final = 990_000
 """Millionths of all counts, ``-profile-summary-cutoff-hot`` (``ProfileSummaryBuilder.cpp``)."""
@@ -28,7 +28,6 @@ _TOTAL: Final = re.compile(r'!\{!"(\w+)", i64 (\d+)\}')
 _ENTRY_COUNT: Final = re.compile(r'!\{!"function_entry_count", i64 (-?\d+)')
 _PROF: Final = re.compile(r" !prof !(\d+)")
 _NODE: Final = re.compile(r"!(\d+)")
-_GROUP: Final = re.compile(r" (#\d+)")
 _COUNT_BITS: Final = 1 << 64
 
 
@@ -110,5 +109,5 @@ def entry_count(module: ModuleText, header: str) -> int | None:
 
 
 def _is_marked_cold(module: ModuleText, header: str) -> bool:
-    groups = (module.attribute_groups.get(name, "") for name in _GROUP.findall(header))
+    groups = (module.attribute_groups.get(name, "") for name in ATTRIBUTE_GROUP.findall(header))
     return any("cold" in text.split() for text in groups)
