@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 
+from corpus_tools.reading import shaped
 from mlgo_gym.base import DatasetError, SpecError, parse_json
 from mlgo_gym.datasets._arrow import (
     NUMBERS,
@@ -40,7 +41,6 @@ _Array = np.ndarray[Any, Any]
 
 _ROWS: Final = 8192
 _MAX_SETTINGS_LENGTH: Final = 1 << 20
-_SHOWN: Final = 80
 
 
 @dataclass(frozen=True)
@@ -257,9 +257,7 @@ class _Sources(dict[tuple[str, ...], Source]):
         if len(text) > _MAX_SETTINGS_LENGTH:
             limit = f"expected at most {_MAX_SETTINGS_LENGTH} characters"
             raise SpecError(f"settings: {limit}, found {len(text)}")
-        settings = parse_json(text)
-        if not isinstance(settings, dict):
-            raise SpecError(f"settings: expected a JSON object, found {text[:_SHOWN]!r}")
+        settings = shaped(parse_json(text), dict, "settings")
         source = self[texts] = Source(package, module, module_sha256, policy, settings)
         return source
 

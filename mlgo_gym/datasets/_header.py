@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
+from corpus_tools.reading import Shape, shaped
 from mlgo_gym.base import DatasetError, SpecError, TensorSpec, TrainingLogError, parse_json
 from mlgo_gym.problems import Problem, differences, layout_differences, problems
 from mlgo_gym.stream import Header, feature_specs
@@ -37,6 +38,11 @@ REWARD: Final = TensorSpec("reward", "float", (1,))
 """The outcomes of the training logs that are written here, as of LLVM's eviction advisor."""
 
 _UNKNOWN: Final = "unknown"
+_SHAPE: Final[Shape] = {
+    **dict.fromkeys(("llvm_version?", "llvmlite_version?", "opt_level?"), (str, type(None))),
+    "problem_settings?": (dict, type(None)),
+    "order?": (list, type(None)),
+}
 
 
 @dataclass(frozen=True)
@@ -134,17 +140,20 @@ class DatasetHeader:
         if not isinstance(value, dict) or value.get("format") != FORMAT:
             found = value.get("format") if isinstance(value, dict) else value
             raise DatasetError(source, f"format: expected {FORMAT}, found {found!r}")
+        try:
+            shaped(value, _SHAPE)
+        except ValueError as error:
+            raise DatasetError(source, str(error)) from error
         problem = _problem(value, source).described
-        settings = _typed(value, "problem_settings", dict, source)
         try:
             score = value.get("score")
             return cls(
                 problem,
-                settings,
-                _typed(value, "llvm_version", str, source),
-                _typed(value, "opt_level", str, source),
+                value.get("problem_settings"),
+                value.get("llvm_version"),
+                value.get("opt_level"),
                 score=None if score is None else TensorSpec.from_value(score),
-                llvmlite_version=_typed(value, "llvmlite_version", str, source),
+                llvmlite_version=value.get("llvmlite_version"),
             )
         except SpecError as error:
             raise DatasetError(source, f"header: {error}") from error
@@ -193,17 +202,10 @@ def _ordered(
     specs: tuple[TensorSpec, ...], value: Mapping[str, Any], source: str
 ) -> tuple[TensorSpec, ...]:
     names = [spec.name for spec in specs]
-    order = _typed(value, "order", list, source) or names
+    order = value.get("order") or names
     if sorted(map(repr, order)) != sorted(map(repr, names)):
         raise DatasetError(source, f"order: expected all of {names}, found {order}")
     return tuple(sorted(specs, key=lambda spec: order.index(spec.name)))
-
-
-def _typed(value: Mapping[str, Any], name: str, kind: type, source: str) -> Any:
-    found = value.get(name)
-    if found is not None and not isinstance(found, kind):
-        raise DatasetError(source, f"{name}: expected {kind.__name__} or null, found {found!r}")
-    return found
 
 
 def _value(spec: TensorSpec) -> Any:

@@ -161,11 +161,7 @@ def opened(path: Path) -> Iterator[Any]:
 
 
 def check_groups(
-    file: Any,
-    widths: Mapping[str, int],
-    columns: Sequence[str] | None,
-    path: Path,
-    max_bytes: int = MAX_GROUP_BYTES,
+    file: Any, widths: Mapping[str, int], columns: Sequence[str] | None, path: Path
 ) -> None:
     """See that row groups have the values and sizes that they should, as the metadata say.
 
@@ -174,7 +170,6 @@ def check_groups(
         widths: how many values each column has in a row, in the order of the columns.
         columns: those that are read; ``None`` stands for all.
         path: the part's name.
-        max_bytes: how much the columns of a row group that are read may take, decompressed.
 
     Raises:
         DatasetError: a row group has other columns or counts, or is too large.
@@ -191,8 +186,9 @@ def check_groups(
                 raise DatasetError(str(path), f"damaged: {text}")
             if columns is None or name in columns:
                 size_bytes += max(column.total_uncompressed_size, column.total_compressed_size)
-        if size_bytes > max_bytes:
-            text = f"row group {number}: expected at most {max_bytes} bytes, found {size_bytes}"
+        if size_bytes > MAX_GROUP_BYTES:
+            limit = f"expected at most {MAX_GROUP_BYTES} bytes"
+            text = f"row group {number}: {limit}, found {size_bytes}"
             raise DatasetError(str(path), f"{text} (pyarrow's row_group_size makes them smaller)")
 
 

@@ -68,15 +68,15 @@ SENT = [json.loads(each.to_json()) for each in RegallocPriority.sent()]
         ({"extras": [SPEC]}, "header: two features are called 'weight'"),
         ({"order": ["stage", "weight", 7]}, "order: expected all of ['li_size', 'stage', "
          "'weight'], found ['stage', 'weight', 7]"),
-        ({"order": 7}, "order: expected list or null, found 7"),
+        ({"order": 7}, "order: expected a list or null, found 7"),
         ({"advice": None}, "advice: tensor spec: expected a JSON object, found None"),
         ({"advice": SPEC}, "header: advice: expected TensorSpec(name='priority', type='float', "
          "shape=(1,), port=0), found TensorSpec(name='weight',"),
         ({"advice": []}, "advice: expected one tensor, found 0"),
-        ({"problem_settings": []}, "problem_settings: expected dict or null, found []"),
-        ({"llvm_version": 22}, "llvm_version: expected str or null, found 22"),
-        ({"llvmlite_version": 1}, "llvmlite_version: expected str or null, found 1"),
-        ({"opt_level": 2}, "opt_level: expected str or null, found 2"),
+        ({"problem_settings": []}, "problem_settings: expected a JSON object or null, found []"),
+        ({"llvm_version": 22}, "llvm_version: expected a text or null, found 22"),
+        ({"llvmlite_version": 1}, "llvmlite_version: expected a text or null, found 1"),
+        ({"opt_level": 2}, "opt_level: expected a text or null, found 2"),
         ({"score": SPEC | {"type": "int64_t"}}, "header: score 'weight': expected one float, "
          "found int64_t (1,)"),
         ({"score": SPEC | {"shape": [2]}}, "header: score 'weight': expected one float, "
