@@ -128,7 +128,6 @@ def driver_command(
     root: Path,
     flags: Sequence[str] = (),
     opt_level: str = "Oz",
-    deadline_s: float = DEADLINE_S,
 ) -> tuple[str, ...]:
     """Return the ``-cc1`` command by which clang would compile a source to object code.
 
@@ -139,7 +138,7 @@ def driver_command(
         CompileError: clang failed, ran past the deadline, or would not run exactly one ``-cc1``.
     """
     arguments = ["-###", "-o", "output.o", *_driver_flags(source, flags, opt_level)]
-    text = _run(clang, arguments, source=source, root=root, deadline_s=deadline_s)
+    text = _run(clang, arguments, source=source, root=root)
     commands = parse_driver_output(text)
     if len(commands) != 1:
         raise CompileError(source, f"expected one -cc1 command, found {len(commands)}")
@@ -153,7 +152,6 @@ def corpus_command(
     root: Path,
     flags: Sequence[str] = (),
     opt_level: str = "Oz",
-    deadline_s: float = DEADLINE_S,
 ) -> tuple[str, ...]:
     """Return the ``-cc1`` command that a corpus keeps for a source: it holds no path.
 
@@ -163,9 +161,7 @@ def corpus_command(
         CompileError: as `driver_command`, or an argument that must be kept names a path.
     """
     command = portable_command(
-        driver_command(
-            clang, source, root=root, flags=flags, opt_level=opt_level, deadline_s=deadline_s
-        )
+        driver_command(clang, source, root=root, flags=flags, opt_level=opt_level)
     )
     for argument in command:
         if "/" in argument:
@@ -173,16 +169,13 @@ def corpus_command(
     return command
 
 
-def dry_run(
-    clang: Clang, arguments: Sequence[str], directory: Path, *, deadline_s: float = DEADLINE_S
-) -> str:
+def dry_run(clang: Clang, arguments: Sequence[str], directory: Path) -> str:
     """Return what clang's driver prints of the commands that it would run (``-###``).
 
     Args:
         clang: the compiler.
         arguments: of the driver, from anywhere: it is given what `corpus_tools.allowed` lists.
         directory: where it runs.
-        deadline_s: seconds after which it is killed.
 
     Raises:
         ExtractionError: the arguments have an option that it is not given.
@@ -190,9 +183,7 @@ def dry_run(
     """
     source = " ".join(arguments)
     asked = ["-###", *allowed_of_driver(arguments)]
-    return _run(
-        clang, asked, source=source, root=directory, deadline_s=deadline_s, starts_others=False
-    )
+    return _run(clang, asked, source=source, root=directory, starts_others=False)
 
 
 def compile_ir(
@@ -265,7 +256,7 @@ def link_program(clang: Clang, objects: Sequence[Path], output: Path, flags: Seq
         str(output.absolute()),
         *(str(each.absolute()) for each in objects),
     ]
-    _run(clang, [*arguments, *flags], source=output.name, root=output.parent, deadline_s=DEADLINE_S)
+    _run(clang, [*arguments, *flags], source=output.name, root=output.parent)
 
 
 def link_image(
@@ -318,7 +309,7 @@ def _run(
     *,
     source: str,
     root: Path,
-    deadline_s: float,
+    deadline_s: float = DEADLINE_S,
     starts_others: bool = True,
 ) -> str:
     try:

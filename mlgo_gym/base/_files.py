@@ -174,11 +174,9 @@ def staged_folder(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def locked_folder(
-    folder: Path, *, mode: int = 0o777, patience_s: float = math.inf
-) -> Iterator[None]:
+def locked_folder(folder: Path, *, patience_s: float = math.inf) -> Iterator[None]:
     """Make and lock a folder; a lock that is not to be had in time is a ``BlockingIOError``."""
-    folder.mkdir(mode=mode, parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         _lock(descriptor, time.monotonic() + patience_s)

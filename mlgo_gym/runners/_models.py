@@ -84,7 +84,7 @@ def check_files(model: Path, problem: Problem) -> None:
 
 
 def load_model(
-    path: Path, problem: Problem, mode: str = RELEASE, name: str = "", *, trusted: bool = False
+    path: Path, problem: Problem, mode: str = RELEASE, *, trusted: bool = False
 ) -> Model:
     """A model, once it is clear that it answers the problem.
 
@@ -92,7 +92,7 @@ def load_model(
         ModelError: it does not, or its vocabulary is another than the problem's.
     """
     factory = runner_factory(str(path), mode, trusted=trusted)
-    model = Model(name or path.name, path, problem, factory)
+    model = Model(path.name, path, problem, factory)
     model.runner(problem.sent(), problem.advice).close()  # says what is wrong before modules do
     return model
 

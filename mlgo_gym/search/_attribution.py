@@ -39,7 +39,6 @@ class Flip:
 
     decisions: tuple[int, ...]
     functions: frozenset[str]
-    is_group: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ def disjoint_flips(
         if taken.isdisjoint(functions):
             taken |= functions
             chosen = _other_answers(base.decisions, group, random)
-            flips.append(Flip(chosen, frozenset(functions), by_callee))
+            flips.append(Flip(chosen, frozenset(functions)))
     return flips
 
 
@@ -104,10 +103,7 @@ def single_flips(
     They may change the same functions, which are not looked for.
     """
     groups = islice(_drawn(base, random, wanted, by_callee=by_callee), count)
-    return [
-        Flip(_other_answers(base.decisions, group, random), frozenset(), by_callee)
-        for group in groups
-    ]
+    return [Flip(_other_answers(base.decisions, group, random), frozenset()) for group in groups]
 
 
 def effects_of(
@@ -186,7 +182,7 @@ def joint_effects(
         parts = [*apart, (functions.union(*(part[0] for part in met)), decisions)]
     return [
         FlipEffect(
-            Flip(tuple(sorted(decisions)), frozenset(functions), is_group=True),
+            Flip(tuple(sorted(decisions)), frozenset(functions)),
             _saved(base.functions, other.functions, functions),
         )
         for functions, decisions in parts

@@ -67,7 +67,6 @@ def test_flips_that_go_together_do_not_touch(compiler: Compiler, sample: Corpus)
         touched = [name for flip in flips for name in flip.functions]
         assert len(touched) == len(set(touched))
         for flip in flips:
-            assert flip.is_group is by_callee
             assert {base.decisions[index].callee for index in flip.decisions} <= flip.functions
     assert not disjoint_flips(base, np.random.default_rng(0), lambda _: 0.0, by_callee=False)
 
@@ -144,8 +143,8 @@ def test_a_flip_that_did_not_come_again_is_left_out(compiler: Compiler) -> None:
     base = naming.compile()
     elsewhere = replace(base.decisions[0], site=("first", 7))
     moved = replace(base, decisions=(elsewhere, *base.decisions[1:]))
-    assert effects_of(naming, moved, [Flip((0,), frozenset({"leaf"}), is_group=False)]) == []
-    kept = Flip((0,), frozenset({"leaf", "first"}), is_group=False)
+    assert effects_of(naming, moved, [Flip((0,), frozenset({"leaf"}))]) == []
+    kept = Flip((0,), frozenset({"leaf", "first"}))
     assert len(effects_of(naming, base, [kept])) == 1
 
 
