@@ -43,7 +43,7 @@ class Budget:
             raise self._fail(problem)
 
     def problem(self, **amounts: int) -> str | None:
-        """As `charge`, for whoever makes errors of each part: the text, where there is less left.
+        """Take what a part costs, and return the error's text where less is left; see `charge`.
 
         >>> Budget(bytes=10).problem(bytes=11)
         'expected at most 10 bytes in all, found more'

@@ -51,7 +51,7 @@ class _Guardian:
                 atexit.register(self._end)
 
     def watch(self, number: int) -> None:
-        """Have it kill a process, too."""
+        """Have the guardian kill a process when this one is gone."""
         if self._process is not None and self._process.stdin is not None:
             with suppress(OSError):
                 self._process.stdin.write(b"%d\n" % number)

@@ -126,7 +126,7 @@ class ObjectFile:
 
 
 def other_kind(data: bytes) -> str | None:
-    """What a file is that builds leave behind like objects; None where it may be one.
+    """Return the kind of a file that looks like an object and is none; None if it may be one.
 
     >>> other_kind(b"CPCH"), other_kind(b"")
     ('a precompiled header or module', None)

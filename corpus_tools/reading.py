@@ -43,7 +43,7 @@ _BRIEF.maxstring = _BRIEF.maxother = 80
 
 
 def brief(value: object) -> str:
-    """What was found, as a message has it: the middle of what is long is left out.
+    """Return a value as messages show it: long ones without their middle.
 
     >>> len(brief("x" * 1000))
     80
@@ -141,7 +141,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 Shape: TypeAlias = "type | tuple[type, ...] | list[Shape] | dict[str, Shape]"
-"""What JSON should be: a type or several, a list of one shape, or the keys of an object.
+"""The shape of a JSON value: a type or several, a list of one shape, or the keys of an object.
 
 The key ``*`` stands for all that are not named; a key that ends in ``?`` may be missing.
 """
@@ -159,7 +159,7 @@ _CALLED: Final = {
 
 
 def shaped(value: Any, shape: Shape, name: str = "") -> Any:
-    """Return a value of JSON, if it has a shape; a whole number is good as a ``float``, too.
+    """Return a value of JSON that has a shape; whole numbers pass as a ``float``.
 
     Args:
         value: as `parse_json` returns it.

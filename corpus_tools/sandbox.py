@@ -55,7 +55,7 @@ _LOAD, _EQUAL, _GREATER, _ANY_BIT, _RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
 _ARCHITECTURES: Final = {"x86_64": (0, 0xC000003E, 317), "aarch64": (1, 0xC00000B7, 277)}
 """Column of `_CALLS`, ``AUDIT_ARCH_*``, and the number of ``seccomp`` itself."""
 _NEWEST_CALL: Final = 470
-"""What is newer than that "is not there", so that C libraries fall back to what is older."""
+"""Newer calls are reported as not there, so that C libraries fall back to older ones."""
 _ANY: Final = -1
 # fmt: off
 _CALLS: Final = {
@@ -113,8 +113,8 @@ _PROGRAM_CALLS: Final = {
     "epoll_wait": (232, _ANY), "epoll_pwait": (281, 22), "prctl": (157, 167),
 }
 # fmt: on
-"""As `_CALLS`, and besides them, for programs that have a folder of their own; signals to others
-are Landlock's to refuse."""
+"""Calls allowed beside `_CALLS` to programs that have a folder of their own. Landlock refuses their
+signals to other processes."""
 _FATAL: Final[Mapping[str, tuple[tuple[int, int], ...]]] = MappingProxyType(
     {
         "processes": ((57, _ANY), (58, _ANY)),  # fork and vfork

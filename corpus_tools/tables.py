@@ -24,7 +24,7 @@ Fail = Callable[[str], Exception]
 
 
 class Field(NamedTuple):
-    """What a key must be.
+    """The requirements on one key.
 
     Attributes:
         expected: in words, for the error.

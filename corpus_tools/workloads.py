@@ -181,7 +181,7 @@ class Workload:
         return WorkloadError(f"workload {self.name!r}: {problem}")
 
     def modules_of(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Those of a corpus's modules that are linked, in its order.
+        """Return the modules of a corpus that are linked, in its order.
 
         Raises:
             WorkloadError: a pattern fits none.

@@ -77,7 +77,7 @@ _SOURCES: Final = frozenset(
         *("-fsanitize-coverage-ignorelist=*",),
     }
 )
-"""Of those that are left out where there is bitcode, what the source means something by."""
+"""Options, of those left out where there is bitcode, that change what a source means."""
 _PASSED_ON: Final = frozenset({"-Xclang VALUE", "-Xassembler VALUE", "-Wa,*", "-fno-integrated-as"})
 """Options that are another tool's, or bring one in."""
 _OF_LINKS: Final = frozenset(

@@ -12,7 +12,7 @@ from typing import Final
 from mlgo_gym.base._errors import EnvironmentSetupError
 
 _MODE: Final = 0o1700
-"""Of a folder: opened to others by mistake, they still cannot replace what is in it."""
+"""The mode of a folder. Others to whom it is opened by mistake still cannot replace its files."""
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 

@@ -30,7 +30,7 @@ from mlgo_gym.base._files import FileError, locked_folder
 from mlgo_gym.base._own_folder import cache_folder, check_way, claim
 
 PROTOCOLS: Final = ("s3", "gs", "az", "hf", "memory")
-"""Those that list a folder with its files' sizes; others of fsspec run commands, or unpack."""
+"""Protocols that list a folder with its files' sizes; others of fsspec run commands, or unpack."""
 
 MAX_BYTES: Final = 1 << 36
 """How much a folder may hold, all together."""

@@ -31,7 +31,7 @@ _MESON_LINE: Final = Path("meson-private", "cmd_line.txt")
 _MESON_INFO: Final = Path("meson-info", "meson-info.json")
 _MESON_OPTIONS: Final = Path("meson-info", "intro-buildoptions.json")
 _MESON_ARGUMENTS: Final = re.compile(r"\w+_(link_)?args")
-"""Options that Meson takes from ``CFLAGS`` and the like as well."""
+"""Options of Meson that also take the value of ``CFLAGS`` and the like."""
 _REWRITTEN: Final = frozenset("$'\"\\;")
 """Characters that make or CMake take for their own, however a shell has them quoted."""
 _UNREADABLE: Final = (

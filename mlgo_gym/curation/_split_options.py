@@ -8,7 +8,7 @@ from typing import Final
 from mlgo_gym.base import OptionsError
 
 UNITS: Final = ("package", "module")
-"""What is kept together."""
+"""The unit that a split keeps on one side."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ _DAMAGED: Final = (
     *(AttributeError, IndexError, KeyError, OSError, RuntimeError, TypeError, ValueError),
     SpecError,
 )
-"""What Minari and h5py raise over files that are damaged, and we over values of other kinds."""
+"""Errors of Minari and h5py over damaged files, and our own over values of other kinds."""
 
 _TEXTS: Final = ("package", "module", "module_sha256", "policy")
 

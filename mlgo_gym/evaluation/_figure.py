@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mlgo_gym.evaluation._summary import RelativeChange
 
 WIDTH: Final = 9.0
-"""Of figures, in inches."""
+"""The width of figures, in inches."""
 NOTE: Final = "change against LLVM's default, in percent (left is better)"
 NO_PLOTS: Final = "plots: need matplotlib; run: pip install 'mlgo-gym[plot]'"
 """Why there are none, where `can_plot` is false."""

@@ -32,10 +32,10 @@ MINIMUM_LLVMLITE: Final = "0.48"
 """The oldest llvmlite whose LLVM has the advisors as they are needed (LLVM 22)."""
 
 LLVM_MAJOR: Final = 22
-"""The LLVM that features, options, opcodes and the models that ship are those of."""
+"""The major version of LLVM that features, options, opcodes and shipped models belong to."""
 
 LLVMLITE: Final = f"llvmlite>={MINIMUM_LLVMLITE},<0.51"
-"""What pip is asked for: those that have been seen to embed it."""
+"""The requirement for pip: versions that have been seen to embed this LLVM."""
 
 _ANY_LLVM: Final = "MLGO_ANY_LLVM"
 _MOST: Final = 1 << 62

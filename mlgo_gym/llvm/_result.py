@@ -131,11 +131,11 @@ class Product:
     """The product of a task other than making an object.
 
     Attributes:
-        settings: what decided it besides: level, models, problems and their settings.
+        settings: what decided it beside the module: level, models, problems and their settings.
         decisions: how many observations were answered.
         opt_level: the level that the module was optimised at, or is to be emitted at.
-        data: the bytes of the product; of functions, one after the other.
-        sizes: of functions, how many of the bytes each has.
+        data: the bytes of the product; those of several functions stand one after the other.
+        sizes: how many of the bytes belong to each function, in order; empty for other products.
         stderr: what LLVM printed to its standard error, where it was asked to print something.
 
     >>> from mlgo_gym import Compiler, Module

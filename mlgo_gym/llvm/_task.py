@@ -16,22 +16,28 @@ class Task:
     """A compilation's steps, and the product that it hands back.
 
     Attributes:
-        optimize: it goes through the optimiser; what has been through it need not.
-        product: ``object``, the module's code; ``assembly``, the same as text; ``bitcode``, the
-            module as it then is; ``machine code``, LLVM's MIR right after register allocation,
-            where code generation ends; ``functions``, each as the bitcode of a module of its own;
-            or ``text``, each as LLVM prints it, which of one that is not there is empty; where no
-            functions are named, the whole module.
+        optimize: the module goes through the optimiser; an optimised module need not.
+        product: one of these:
+
+            - ``object``: the module's code
+            - ``assembly``: its code as text
+            - ``bitcode``: the optimised module
+            - ``machine code``: LLVM's MIR right after register allocation; code generation ends
+              there
+            - ``functions``: each named function as the bitcode of a module of its own
+            - ``text``: each named function as LLVM prints it, empty if the module has none of the
+              name; without names, the whole module
         print_frequencies: LLVM prints the frequencies of machine blocks to standard error.
         functions: the names of the functions that are handed back.
-        estimates: beside the object it says how many instructions are executed, by the counts that
-            are in the bitcode.
-        names: the context of each of the inliner's decisions is the names of caller and callee,
-            with a NUL between them.
-        sites: the same, and behind another NUL through which calls it came (`Site`).
+        estimates: the result has the number of executed instructions, estimated by the counts in
+            the bitcode.
+        names: the context of each inlining decision is the names of caller and callee, with a NUL
+            between them.
+        sites: as `names`, and behind another NUL the calls through which this one was inlined
+            (`Site`).
         debug_info: the object has debug information, whose lines are the calls' ids (`Site`).
-        left: functions in which LLVM does not ask whose registers are taken, and goes by its own
-            heuristic (`Policy.left`).
+        left: functions whose evictions LLVM's own heuristic decides, without a question
+            (`Policy.left`).
 
     Raises:
         InternalError: there is no such product, or debug information without sites.
@@ -85,10 +91,10 @@ COMPILE: Final = Task()
 """Optimise a module and generate its object."""
 
 COMPILE_WITH_ESTIMATE: Final = replace(COMPILE, estimates=True)
-"""The same, and the instructions that are executed are estimated."""
+"""`COMPILE`, with an estimate of the instructions that are executed."""
 
 COMPILE_WITH_DEBUG_INFO: Final = replace(COMPILE, sites=True, debug_info=True)
-"""Say through which calls each came that is decided about, and which code of the object it is."""
+"""`COMPILE`, with the `Site` of each decision, and which code of the object comes of it."""
 
 ASSEMBLE: Final = Task(product="assembly")
 """Optimise a module and generate its assembly."""
@@ -100,7 +106,7 @@ ALLOCATE: Final = Task(optimize=False, product="machine code")
 """Generate the code of an optimised module up to the end of register allocation."""
 
 ALLOCATE_WITH_FREQUENCIES: Final = replace(ALLOCATE, print_frequencies=True)
-"""The same, and what LLVM estimates of how often each block runs."""
+"""`ALLOCATE`, with LLVM's estimates of how often each block runs."""
 
 
 def extract(names: tuple[str, ...]) -> Task:

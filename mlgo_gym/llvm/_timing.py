@@ -39,7 +39,7 @@ class Timing:
         self._asked_ns = monotonic_ns()
 
     def answered(self, problem: Problem, observation: Observation, advice: bytes) -> None:
-        """It has its answer."""
+        """The question has been answered."""
         self._add(problem, observation, advice, self._asked_ns, monotonic_ns())
 
     def answered_inside(

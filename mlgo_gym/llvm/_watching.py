@@ -97,7 +97,7 @@ class Watch:
             exchange.timing = Timing()
 
     def end(self, *, is_whole: bool = False) -> None:
-        """It has ended."""
+        """Count the compilation, and tell who watches, unless that has been done."""
         if self._is_over:
             return
         self._is_over = True

@@ -61,7 +61,7 @@ def lower_graph(graph: Graph, *, name: str = "model") -> str:
 
 
 def lower_and_count(graph: Graph, name: str, origins: Origins | None = None) -> tuple[str, int]:
-    """As `lower_graph`, and how many instructions one evaluation runs through.
+    """Return what `lower_graph` does, and how many instructions one evaluation executes.
 
     With origins, debug locations say what operator each comes of.
     """

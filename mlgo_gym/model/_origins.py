@@ -101,7 +101,7 @@ class Origins:
 
 
 def _numbers(origin: Origin) -> tuple[int, int, int]:
-    """Of its function, of the place that it is inlined at, and of what is marked."""
+    """The metadata numbers of its function, of its inlined place, and of the marked location."""
     first = _FIRST + 1 + 3 * (origin.ids[0] - 1)
     return first, first + 1, first + 2
 

@@ -134,7 +134,7 @@ def _own_options(operator: Operator) -> dict[int, object]:
 
 
 def _implied_options(operator: Operator, graph: Graph) -> dict[int, object]:
-    """Those that operands and shapes imply."""
+    """Options that operands and shapes imply, by their field."""
     given, made = (graph.tensors[each[0]] for each in (operator.inputs, operator.outputs))
     if operator.kind in _REDUCTIONS:
         return {0: _Scalar("Bool", len(given.shape) == len(made.shape))}

@@ -1,7 +1,7 @@
-"""How what an LLVM asks becomes what a problem documents, and an answer what that LLVM takes.
+"""Observations as the problem documents them, whatever the LLVM at hand sends, and advice back.
 
-Everything that looks at observations, by name or by place, has those of its problem: the same bytes
-whatever else LLVM sends, and in whatever order. A model that was made for them goes on by it.
+An LLVM may send tensors in another order, and more of them. Policies, models and records see a
+problem's observations all the same, in one layout, so that models go on with another LLVM.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from mlgo_gym.stream import Header, Observation
 
 
 class Fit:
-    """The way between a header and a problem, there and back.
+    """Turns observations of a header into those of a problem, and answers into LLVM's advice.
 
-    Where LLVM sends fewer positions than the problem has, the last of those, which stands for the
-    one that asks, is the problem's last; those between are 0, and masked.
+    Where LLVM sends fewer positions than the problem has, its last position, the live range that
+    asks, becomes the problem's last. The positions between are 0, and masked.
 
     Raises:
         EnvironmentSetupError: LLVM does not send what the problem needs, or sends more positions
@@ -58,7 +58,7 @@ class Fit:
         return Observation(self._header, asked.context, asked.index, made.tobytes(), asked)
 
     def advice(self, advice: bytes) -> bytes:
-        """The raw tensor of an answer to that, as LLVM takes it."""
+        """Return the raw tensor of an answer as LLVM takes it."""
         return self._moved.get(advice, advice)
 
     def _moved_advice(self, sent: np.dtype[Any]) -> dict[bytes, bytes]:

@@ -72,8 +72,8 @@ class Policy(ABC):
     context manager: closing it releases what outlives compilations.
 
     Attributes:
-        left: functions in which it is not asked whose registers are taken, since LLVM's own
-            heuristic decides there.
+        left: names of functions whose evictions LLVM's own heuristic decides. The policy gets no
+            questions of the register allocator in them.
 
     >>> from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus
     >>> from mlgo_gym.problems import InliningForSize
@@ -142,7 +142,7 @@ class WatchedPolicy(Policy):
         self.left = self._policy.left
 
     def for_module(self, module: Module) -> Policy:
-        """The same of what the policy has for a module."""
+        """Return a watched form of what the policy has for a module."""
         found = self._policy.for_module(module)
         return self if found is self._policy else WatchedPolicy(found, self._problem, self._watch)
 

@@ -217,17 +217,17 @@ class Problem(ABC):
             )
 
     def as_sent(self, header: Header, observe: Collection[str] = ()) -> Self:
-        """This problem as an LLVM describes it: widths, order, and what it sends besides.
+        """Return this problem with the widths and the order of an LLVM, and all that it sends.
 
-        What is sent besides is among the `extras`, but for those that are `optional`, which are
-        features. The problem itself where there is no difference.
+        Undocumented tensors become `extras`; those that are `optional`, or that ``observe`` names,
+        become features. If nothing differs, this is the problem itself.
 
         Args:
-            header: what LLVM says.
-            observe: names of what is sent besides that becomes a feature, for policies to look at.
+            header: LLVM's description of what it sends.
+            observe: names of undocumented tensors for policies to look at.
 
         Raises:
-            EnvironmentSetupError: as from `check_header`, or nothing of such a name is sent.
+            EnvironmentSetupError: as from `check_header`, or LLVM sends nothing of such a name.
         """
         self.check_header(header)
         if header.features == self.sent():

@@ -107,7 +107,7 @@ class Tries:
         return self._joined(best) if whole is None else self._policies.get(whole)
 
     def kept(self, best: Best, decisions: Mapping[str, Sequence[_Decided]]) -> list[_Decided]:
-        """Of what was decided under each name, what came to the best, in LLVM's order."""
+        """Return the decisions that the best compilation took over, in LLVM's order."""
         if whole := best.get(""):
             return list(decisions.get(whole, ()))
         return [

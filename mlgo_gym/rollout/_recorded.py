@@ -72,7 +72,7 @@ class RecordedAnswers(Policy):
         self._asked = 0
 
     def for_module(self, module: Module) -> Policy:  # noqa: ARG002 (each counts for itself)
-        """The same answers from the first on."""
+        """Return a policy that gives the recorded answers from the first on."""
         return RecordedAnswers(self._trace)
 
     @contextmanager

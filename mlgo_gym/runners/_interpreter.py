@@ -96,7 +96,7 @@ def memory_of(interpreter: Any, details: Mapping[str, Any]) -> Array:
 
 
 class ChildInterpreter:
-    """As much of TFLite's ``Interpreter`` as runners use, in a child process.
+    """TFLite's ``Interpreter`` in a child process, as far as runners use it.
 
     The arrays that `tensor` gives stay where they are; `invoke` takes the inputs out of them, and
     puts the outputs into them.

@@ -14,9 +14,10 @@ from mlgo_gym.search._choices import Choice
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The best compilation, with observations for imitation; branches are counted, too.
+    """The best compilation of a search, with its observations for imitation.
 
-    Scores are those of the measure that was searched by; less is better.
+    Scores are those of the measure that was searched by; less is better. ``compilations`` includes
+    branches.
     """
 
     choice: Choice

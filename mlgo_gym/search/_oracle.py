@@ -46,7 +46,7 @@ _LIMIT_STARTS: Final = (
 """Base, limit for callees of few uses, limit for the others."""
 
 _RUN_STARTS: Final = tuple(("default", limit, limit) for limit in (80, 320))
-"""As above, before them where programs run: what is inlined need not be called."""
+"""Starts tried before these where programs run: what is inlined need not be called."""
 
 _TRIALS: Final = 24
 """How many groups are tried before what helped is combined."""
@@ -161,7 +161,7 @@ class Oracle:
                 yield self._new(Choice("default"), root, (), score)
 
     def _score(self, compilation: Compilation) -> float | None:
-        """Of one that has ended; ``None`` for too much text, or a program that went wrong."""
+        """Score an ended compilation; ``None`` for too much text, or a program that went wrong."""
         result, best = compilation.result, self._found
         if best and result.text_size_bytes > self._most_text * best.default_size_bytes:
             return None

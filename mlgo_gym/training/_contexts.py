@@ -181,7 +181,7 @@ class Workshop:
         work: Callable[[Compiler, Any], _T],
         read: Callable[[_K], Any] | None = None,
     ) -> Iterator[tuple[_K, _T]]:
-        """As `each`; those that fail are warned of and left out."""
+        """Yield what `each` does, but items that fail are warned of and left out."""
         return successes(self.each(items, work, read), self._warn)
 
     def __enter__(self) -> Self:

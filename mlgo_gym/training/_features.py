@@ -18,9 +18,9 @@ from mlgo_gym.problems import Problem, Vocabulary
 
 CORE: Final = "core"
 EMBEDDINGS: Final = "ir2vec"
-"""The set of those that LLVM sends where it has a vocabulary."""
+"""The set of the features that LLVM sends where it has a vocabulary."""
 COUNTS: Final = "counts"
-"""The same set, where the vocabulary is one that counts."""
+"""The name of that set where the vocabulary is one that counts."""
 ALL_FEATURES: Final = ""
 """The text of all features that there are."""
 _MASK: Final = "mask"

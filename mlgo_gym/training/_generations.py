@@ -52,11 +52,11 @@ class GenerationsConfig(Ranged):
 
 
 class Outcome(Protocol):
-    """What became of a context."""
+    """The outcome of a context."""
 
     @property
     def errors(self) -> tuple[WorkloadError, ...]:
-        """What programs did wrong."""
+        """The errors of programs that went wrong."""
 
 
 _O = TypeVar("_O", bound=Outcome)

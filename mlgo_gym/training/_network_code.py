@@ -59,7 +59,7 @@ class NetworkCode:
         return tuple(self._weights.values())
 
     def copy(self) -> NetworkCode:
-        """The same code beside weights of its own."""
+        """Return this code with a copy of the weights."""
         weights = {name: each.copy() for name, each in self._weights.items()}
         return NetworkCode(self._model, self._sent, weights)
 

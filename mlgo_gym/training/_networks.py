@@ -37,7 +37,7 @@ _CONFIG_ERRORS: Final = (
     *(AttributeError, KeyError, MemoryError, OverflowError, TypeError, ValueError),
     tf.errors.OpError,
 )
-"""What making a network raises over values that are none of a network."""
+"""Errors of making a network of values that describe none."""
 
 # LLVM's own rules as logits.
 _THRESHOLD: Final = 5

@@ -27,7 +27,7 @@ _BULK: Final = (0.5, 99.5)
 
 @dataclass(frozen=True, slots=True)
 class Normalization:
-    """Of each number the mean and deviation of ``sign(x) * log(1 + |x|)``, two percentiles.
+    """Mean, deviation and two percentiles of ``sign(x) * log(1 + |x|)``, for each number.
 
     A feature of several numbers that differ in kind, such as an embedding, is named for each.
     """

@@ -44,7 +44,7 @@ from mlgo_gym.training._export import FILE_ERRORS, reason, save_model
 from mlgo_gym.training._networks import PolicyNetwork
 
 _DATA: Final = ("trained_on", "validated_on")
-"""The part of a model's provenance that is the run's configuration, too."""
+"""The parts of a model's provenance that are also in the run's configuration."""
 
 _CONFIG_FILE: Final = "config.json"
 _CHECKPOINT_FILE: Final = "checkpoint.npz"

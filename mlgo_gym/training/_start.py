@@ -23,7 +23,7 @@ from mlgo_gym.training._trials import Asked
 
 _CONTEXTS: Final = 256
 _MOST_DECISIONS: Final = 300
-"""Of one context, so that the largest do not decide alone."""
+"""The most decisions taken of one context, so that the largest do not decide alone."""
 
 
 Prepared = tuple[Workshop, Sampler, list[TrainingContext] | None]

@@ -98,7 +98,7 @@ def values_of(given: Column) -> Sequence[Any]:
 
 
 def _made(kind: Any, columns: Sequence[Sequence[Any]]) -> list[Any]:
-    """As unpickling does, without ``__init__``, but field by field."""
+    """Make objects as unpickling does, without ``__init__``, but field by field."""
     if issubclass(kind, tuple):
         return list(map(kind._make, zip(*columns, strict=True)))
     made = list(map(object.__new__, repeat(kind, len(columns[0]))))

@@ -85,7 +85,7 @@ class Summary:
 
     @classmethod
     def printed(cls, text: str) -> Self:
-        """As ``llvm-profdata show --detailed-summary`` prints it."""
+        """Read what ``llvm-profdata show --detailed-summary`` prints."""
         found = {key: re.search(each, text, re.MULTILINE) for key, each in _PRINTED.items()}
         if missing := [key for key, match in found.items() if match is None]:
             raise InternalError(f"llvm-profdata: expected {missing[0]}, found {text!r}")
@@ -99,7 +99,7 @@ class Summary:
 
     @classmethod
     def in_bitcode(cls, numbers: Mapping[str, Any]) -> Self:
-        """As a module says it (`mlgo_gym.llvm.text._profile.summary_of`)."""
+        """Make the summary of a module's metadata (`mlgo_gym.llvm.text._profile.summary_of`)."""
         cutoffs = (Cutoff(*row) for row in numbers.get("DetailedSummary", ()))
         return cls(
             **{key: numbers[name] for key, name in _IN_BITCODE.items()}, cutoffs=tuple(cutoffs)

@@ -124,7 +124,7 @@ def _files(folder: Path) -> Iterator[tuple[tuple[int, int], int]]:
 def _nameless(
     pid: int, ignored: Container[tuple[int, int]]
 ) -> Iterator[tuple[tuple[int, int], int]]:
-    """The same of files that a process has open and that no folder holds any more."""
+    """Identity and bytes on disk of files that a process has open and no folder holds any more."""
     for path in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(FileNotFoundError):
             found = path.stat()

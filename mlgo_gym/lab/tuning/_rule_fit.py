@@ -15,7 +15,7 @@ _Array = np.ndarray[Any, Any]
 
 _LEAST_LEAF_ROWS: Final = 40
 _SHARES: Final = (1.0, 0.75, 0.5)
-"""Of the leaves that the lines have room for: small rules say less of what they were fitted on."""
+"""The parts that are tried of the leaves for which there is room: small rules overfit less."""
 _ROUNDED: Final = 0.002
 """The part of a question's rows, by weight, that may be answered otherwise for a round number."""
 

@@ -26,8 +26,8 @@ LEAST_S: Final = 5.0
 
 _SHARE: Final = 0.95
 _PASSES: Final = 8
-"""What is compiled besides, in times of all modules: what the others of a target are, and what
-clang makes of what was found."""
+"""Compilations beside the search, in times of all modules: of a target's other modules, and by
+clang with the answers that were found."""
 
 Track = Callable[[Iterable[ModuleSearch], int], Iterable[ModuleSearch]]
 

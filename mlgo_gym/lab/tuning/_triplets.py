@@ -42,9 +42,9 @@ from mlgo_gym.llvm import LLVM_MAJOR, Limits, lack_of_memory, peak_bytes
 MAX_OUTPUT_BYTES: Final = 1 << 28
 """The longest answer of the tool; a million instructions are about 40 MiB."""
 LAST_RELATION: Final = 33
-"""That of the 32nd argument, which the ones behind it share: a call may have any number."""
+"""The relation of the 32nd argument and of all behind it: a call may have any number."""
 DEADLINE_S: Final = 60.0
-"""For the tool to say what it is."""
+"""The time in which the tool has to say what it is."""
 CANDIDATES: Final = (f"llvm-ir2vec-{LLVM_MAJOR}", "llvm-ir2vec")
 
 _VERSION: Final = re.compile(r"LLVM version (\d+)(\.[\d.]+)")

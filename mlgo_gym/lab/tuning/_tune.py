@@ -74,7 +74,7 @@ _ROUND_PARTS: Final = 1.5
 """A round without labels, and the evaluation after, in times of two compilations of all."""
 
 _FIT_S: Final = 10.0
-"""The time that fitting takes besides."""
+"""The time that fitting takes on top."""
 
 _FILE: Final = "tune.json"
 _SHAPE: Final[Shape] = {

@@ -116,7 +116,7 @@ class Scoring:
 
 
 def digest(model: Path) -> str:
-    """Of what a model answers by."""
+    """Return the SHA-256 of a model's graph, which decides its answers."""
     return hashlib.sha256(read_bounded(model / _GRAPH, MAX_BYTES)).hexdigest()
 
 

@@ -96,7 +96,7 @@ class Tuned:
         )
 
     def built(self) -> list[ModuleScores]:
-        """The complete scores, with `BUILT` besides."""
+        """Return the complete scores, with those of the build under `BUILT`."""
         return [
             replace(
                 each, code={**each.code, **self._plain_code(each), BUILT: self._built_code(each)}

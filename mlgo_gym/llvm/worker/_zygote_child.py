@@ -98,7 +98,7 @@ def become_worker(settings: dict[str, Any], descriptors: list[int]) -> tuple[int
 
 
 def _clone() -> int:
-    """As ``os.fork``, but for a child that is this process's sibling; -1 where there is none."""
+    """Fork as ``os.fork`` does, into a sibling of this process; -1 where that fails."""
     python, libc = ctypes.pythonapi, ctypes.PyDLL(None)
     libc.syscall.restype = ctypes.c_long
     arguments = [
