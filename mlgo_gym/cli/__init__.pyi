@@ -4,7 +4,7 @@ from ._extensions import Extension as Extension
 # isort: split
 # For other packages of this project; not documented, and may change.
 
-from ._search import problem_of as problem_of
+from ._search import inlining_problem_of as inlining_problem_of
 from ._search import searched as searched
 from ._source import SourceFolder as SourceFolder
 from ._train import Shown as Shown

@@ -47,10 +47,10 @@ def add_options(add: shared.Options) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    return searched(options, output, problem_of(options), shared.packages_of(options))[1]
+    return searched(options, output, inlining_problem_of(options), shared.packages_of(options))[1]
 
 
-def problem_of(options: argparse.Namespace) -> InliningForSize:
+def inlining_problem_of(options: argparse.Namespace) -> InliningForSize:
     """The problem of the options, which must be the inliner's."""
     problem = shared.problem_of(options)
     if not isinstance(problem, InliningForSize):

@@ -40,12 +40,12 @@ class SearchBuildExtension(Extension):
 
 
 def _run(options: argparse.Namespace, output: Output) -> int:
-    from mlgo_gym.cli import problem_of, searched
+    from mlgo_gym.cli import inlining_problem_of, searched
     from mlgo_gym.corpus import Packages
     from mlgo_gym.problems import InliningForSize
     from mlgo_gym.rollout import runs_programs
 
-    problem = problem_of(options)
+    problem = inlining_problem_of(options)
     if replace(problem, derived=False) != InliningForSize() or options.corpus or options.opt_level:
         raise OptionsError(
             "search: expected --build with LLVM's own settings and no --corpus or --opt-level"
