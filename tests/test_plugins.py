@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -13,6 +14,7 @@ import pytest
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS
 from tests.cli.command import Done, run_process
 
+ROOT = Path(__file__).parent.parent
 CODE = """
 import argparse
 from dataclasses import dataclass
@@ -103,8 +105,12 @@ class Counting(Extension, Addition):
         return {"count": self.found}
 
 
-COMMANDS = {"_far": "go far"}
+COMMANDS = {"_far": "go far, 100% of the way"}
 """
+MORE_CODE = {
+    "theirs_too": 'COMMANDS = {"_explain": "explain otherwise", "_near": "go near"}',
+    "theirs_not": 'COMMANDS = {"_many": 3}',
+}
 ENTRY_POINTS = """
     [mlgo_gym.measures]
     doubled = theirs:Doubled
@@ -125,6 +131,9 @@ ENTRY_POINTS = """
     train = theirs:Hello
     partial = theirs:Silent
     several = theirs:COMMANDS
+    insight = theirs:Hello
+    clashing = theirs_too:COMMANDS
+    numbered = theirs_not:COMMANDS
     none = nowhere:COMMANDS
 
     [mlgo_gym.extensions]
@@ -133,14 +142,15 @@ ENTRY_POINTS = """
     partial = theirs:Silent
 """
 BROKEN = "cannot be loaded: No module named 'nowhere'"
-TAKEN = "expected a name of its own, found that of another; left out"
+TAKEN = "expected a name of its own, found that of another"
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a package and its metadata, as an installation leaves it."""
     folder = tmp_path_factory.mktemp("site")
-    (folder / "theirs.py").write_text(CODE)
+    for name, code in {"theirs": CODE, **MORE_CODE}.items():
+        (folder / f"{name}.py").write_text(code)
     metadata = folder / "theirs-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
@@ -157,10 +167,11 @@ class Run:
     """Runs ``mlgo-gym`` where the package is installed."""
 
     def __init__(self, installed: Path, folder: Path) -> None:
-        self.installed, self.folder = installed, folder
+        self.folder = folder
+        self.path = f"{installed}{os.pathsep}{ROOT}"
 
     def __call__(self, *arguments: str) -> Done:
-        return run_process(*arguments, cwd=self.folder, PYTHONPATH=str(self.installed))
+        return run_process(*arguments, cwd=self.folder, PYTHONPATH=self.path)
 
     def python(self, script: str) -> str:
 
@@ -169,7 +180,7 @@ class Run:
             capture_output=True,
             text=True,
             check=True,
-            env={"PYTHONPATH": str(self.installed)},
+            env={"PYTHONPATH": self.path},
         )
         return done.stdout
 
@@ -221,7 +232,7 @@ def test_measures_there_are(run: Run) -> None:
         "linked_text_icf, box, box-time, cost, estimate, instructions, broken, doubled, partial, "
     )
     assert known in done.stderr
-    assert said("text", "theirs:Doubled", TAKEN) in done.stderr
+    assert said("text", "theirs:Doubled", f"{TAKEN}; left out") in done.stderr
 
 
 @pytest.mark.e2e
@@ -250,13 +261,13 @@ def test_a_bad_trainer(run: Run, name: str, target: str, message: str) -> None:
     done = run("train", name, "--corpus", CORPUS, "--output", "run")
     assert done.returncode == 1
     assert f"mlgo-gym: error: {said(name, target, message)}\n" in done.stderr
-    assert said("clone", "theirs:Cloner", TAKEN) in done.stderr
+    assert said("clone", "theirs:Cloner", f"{TAKEN}; left out") in done.stderr
 
 
 def test_a_command(run: Run) -> None:
     done = run("hello", "Ada", "--json")
     assert json.loads(done.stdout) == {"greeted": "Ada"}
-    assert said("train", "theirs:Hello", TAKEN) in done.stderr
+    assert said("train", "theirs:Hello", f"{TAKEN}; left out") in done.stderr
     assert "Greet somebody." in run("hello", "--help").stdout
 
 
@@ -284,8 +295,34 @@ def test_bad_commands_leave_the_others(run: Run) -> None:
 def test_several_commands_at_once(run: Run) -> None:
     done = run("--help")
     assert "far" in done.stdout
-    assert "go far" in done.stdout
+    assert "go far, 100% of the way" in done.stdout
     assert said("none", "nowhere:COMMANDS", BROKEN) in done.stderr
+    message = "expected modules and what they do, found {'_many': 3}"
+    assert said("numbered", "theirs_not:COMMANDS", message) in done.stderr
+
+
+def test_one_of_several_commands_that_clashes(run: Run) -> None:
+    """The others are there, and ours stays."""
+    done = run("--help")
+    assert done.returncode == 0, done.stderr
+    assert "go near" in done.stdout
+    assert "explain otherwise" not in done.stdout
+    message = f"explain: {TAKEN}; left out"
+    assert said("clashing", "theirs_too:COMMANDS", message) in done.stderr
+    assert run("explain", "--help").stdout.startswith("usage: mlgo-gym explain")
+
+
+def test_one_of_several_commands_that_is_not_there(run: Run) -> None:
+    done = run("far")
+    assert done.returncode == 1
+    message = "cannot be loaded: No module named 'theirs._far'"
+    assert f"mlgo-gym: error: {said('several', 'theirs:COMMANDS', message)}" in done.stderr
+
+
+def test_a_command_called_as_an_entry_point_of_ours(run: Run) -> None:
+    """Commands have names of their own; those of entry points for several are nobody's."""
+    done = run("insight", "Ada")
+    assert (done.returncode, done.stdout) == (0, "Hello Ada.\n")
 
 
 def test_an_extension(run: Run) -> None:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection, Mapping
-from importlib import metadata
-from typing import Any
+from importlib import import_module, metadata
+from typing import Any, Final
 
 from mlgo_gym.base._errors import EnvironmentSetupError
+
+TAKEN: Final = "expected a name of its own, found that of another"
+"""What is wrong with a plug-in whose name another one has."""
 
 
 def entry_points(group: str) -> list[metadata.EntryPoint]:
@@ -19,7 +22,7 @@ def entry_points(group: str) -> list[metadata.EntryPoint]:
         found = metadata.entry_points(group=group)
     except OSError as error:
         raise EnvironmentSetupError(f"entry points {group}: cannot be read: {error}") from error
-    return sorted(found, key=lambda each: (not each.module.startswith("mlgo_gym."), each.name))
+    return sorted(found, key=lambda each: (not each.value.startswith("mlgo_gym."), each.name))
 
 
 def plugins(group: str, own: Collection[str]) -> Mapping[str, metadata.EntryPoint]:
@@ -32,24 +35,25 @@ def plugins(group: str, own: Collection[str]) -> Mapping[str, metadata.EntryPoin
     found: dict[str, metadata.EntryPoint] = {}
     for point in entry_points(group):
         if point.name in own or point.name in found:
-            report(broken(point, "expected a name of its own, found that of another"))
+            report(broken(point, TAKEN))
         else:
             found[point.name] = point
     return found
 
 
-def load(point: metadata.EntryPoint, lacks: Callable[[Any], str | None]) -> Any:
+def load(point: metadata.EntryPoint, lacks: Callable[[Any], str | None], module: str = "") -> Any:
     """Load a plug-in.
 
     Args:
         point: where it is.
         lacks: says what is wrong with the loaded object; ``None`` if it is complete.
+        module: a module to import instead, where the entry point's object names several.
 
     Raises:
         EnvironmentSetupError: it cannot be loaded, or lacks a part.
     """
     try:
-        found = point.load()
+        found = import_module(module) if module else point.load()
     except Exception as error:
         raise broken(point, f"cannot be loaded: {error}") from error
     if problem := lacks(found):

@@ -7,7 +7,8 @@ does (``DESCRIPTION``) and shows it (``EXAMPLE``), adds its options (``add_optio
 and does it (``run``), which imports what only the work needs. A package of commands names them
 (``COMMANDS``: their modules, and a line of help for each) instead of the last two. Other packages
 add commands by entry points of the group ``mlgo_gym.commands``: a command's module, or the
-``COMMANDS`` of a package.
+``COMMANDS`` of a package. A command whose name is taken, and a package that cannot be loaded, are
+left out with a warning.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 GROUP = "mlgo_gym.commands"
 _SEVERAL = "COMMANDS"
 """Of an entry point that adds all commands of a package."""
+
+_PARTS = ("DESCRIPTION", "EXAMPLE")
 
 _OTHERS = "other commands"
 _FEW = 2
@@ -105,7 +108,7 @@ class CommandParser(argparse.ArgumentParser):
         else:
             from mlgo_gym.base import load
 
-            module = load(self._plugin, _lacks)
+            module = load(self._plugin, _lacks, self._module)
         self.description = module.DESCRIPTION
         self.epilog = f"example: {module.EXAMPLE}"
         if hasattr(module, "COMMANDS"):
@@ -135,34 +138,48 @@ class CommandParser(argparse.ArgumentParser):
         self._commands = commands
         for heading, modules in getattr(package, "GROUPS", {}).items():
             self._headings[heading] = [*map(_named, modules)]
-        self._add_modules(package.__name__, package.COMMANDS)
+        for module, meaning in package.COMMANDS.items():
+            self._add(_named(module), meaning, f"{package.__name__}.{module}", self._plugin)
 
-    def _add_modules(self, package: str, modules: Mapping[str, str]) -> None:
-        for module, meaning in modules.items():
-            self._commands.add_parser(_named(module), help=meaning, module=f"{package}.{module}")
+    def _add(self, name: str, meaning: str, module: str, plugin: EntryPoint | None) -> None:
+        shown = meaning.replace("%", "%%")
+        self._commands.add_parser(name, help=shown, module=module, plugin=plugin)
 
     def _add_plugins(self, words: Sequence[str]) -> None:
         """Add the commands of other packages, unless our own is called: looking takes time."""
-        own = self._commands.choices
-        if words and words[0] in own:
+        if words and words[0] in self._commands.choices:
             return
-        from mlgo_gym.base import EnvironmentSetupError, load, plugins, report
+        from mlgo_gym.base import EnvironmentSetupError, entry_points, report
 
         self._has_plugins = False
-        for name, point in plugins(GROUP, tuple(own)).items():
-            if point.attr == _SEVERAL:
-                try:
-                    modules = load(point, _is_no_mapping)
-                except EnvironmentSetupError as error:
-                    report(error)
-                    continue
-                self._add_modules(point.module, modules)
-                heading = getattr(sys.modules[point.module], "GROUP", _OTHERS)
-                self._headings.setdefault(heading, []).extend(map(_named, modules))
+        for point in entry_points(GROUP):
+            try:
+                self._add_plugin(point)
+            except EnvironmentSetupError as error:
+                report(error)
+
+    def _add_plugin(self, point: EntryPoint) -> None:
+        """Add the command of an entry point, or those of its package.
+
+        Raises:
+            EnvironmentSetupError: the package's commands cannot be loaded.
+        """
+        from mlgo_gym.base import TAKEN, broken, load, report
+
+        package, _, attribute = point.value.partition(":")
+        if attribute == _SEVERAL:
+            modules = load(point, _lacks_commands)
+            heading = getattr(sys.modules[package], "GROUP", _OTHERS)
+            commands = {f"{package}.{each}": (_named(each), modules[each]) for each in modules}
+        else:
+            heading, of = _OTHERS, point.dist.name if point.dist else package
+            commands = {"": (point.name, f"a command of {of}")}  # the entry point's object itself
+        for module, (name, meaning) in commands.items():
+            if name in self._commands.choices:
+                report(broken(point, f"{name}: {TAKEN}" if module else TAKEN))
                 continue
-            meaning = f"a command of {point.dist.name if point.dist else point.module}"
-            self._commands.add_parser(name, help=meaning, module=point.module, plugin=point)
-            self._headings.setdefault(_OTHERS, []).append(name)
+            self._add(name, meaning, module, point)
+            self._headings.setdefault(heading, []).append(name)
 
     def format_help(self) -> str:
         """The help; of many commands each group stands below a heading of its own."""
@@ -188,8 +205,10 @@ def _named(module: str) -> str:
     return module.removeprefix("_").replace("_", "-")
 
 
-def _is_no_mapping(commands: Any) -> str | None:
-    if isinstance(commands, Mapping):
+def _lacks_commands(commands: Any) -> str | None:
+    if isinstance(commands, Mapping) and all(
+        isinstance(each, str) for pair in commands.items() for each in pair
+    ):
         return None
     return f"expected modules and what they do, found {commands!r}"
 
@@ -197,7 +216,9 @@ def _is_no_mapping(commands: Any) -> str | None:
 def _lacks(command: Any) -> str | None:
     from mlgo_gym.base import missing_parts
 
-    return missing_parts(command, ("DESCRIPTION", "EXAMPLE", "run"))
+    if hasattr(command, _SEVERAL):
+        return missing_parts(command, _PARTS) or _lacks_commands(command.COMMANDS)
+    return missing_parts(command, (*_PARTS, "run"))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
