@@ -147,9 +147,12 @@ class Options:
 
     def reward(self, default: str, limit: str) -> None:
         """``--reward``, and ``--most-text``, which limits the text beside it."""
-        what = "what is to be less: text, linked, linked_text_gc (after --gc-sections), "
-        what += "linked_text_icf (and --icf=safe), cost, estimate, instructions, or several as in "
-        self("--reward", "REWARD", f"{what}'text:0.5,instructions:0.5' (default: {default})")
+        from mlgo_gym.rollout import reward_names
+
+        what = f"what is to be less: {', '.join(reward_names())}; or several as in "
+        what += "'text:0.5,instructions:0.5'. linked_text_gc is after --gc-sections, "
+        what += "linked_text_icf after --icf=safe as well"
+        self("--reward", "REWARD", f"{what} (default: {default})")
         what = f"{limit} more than so many times LLVM's own text, at least 1; with --reward"
         self("--most-text", "NUMBER", what)
 

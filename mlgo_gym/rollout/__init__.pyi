@@ -52,6 +52,7 @@ from ._recorded import check_settings as check_settings
 from ._replay import options_of_trace as options_of_trace
 from ._replay import problem_of as problem_of
 from ._replay import settings_of_problem as settings_of_problem
+from ._reward_names import reward_names as reward_names
 from ._rollout import BASELINE as BASELINE
 from ._rollout import SMALLEST as SMALLEST
 from ._rollout import Comparison as Comparison

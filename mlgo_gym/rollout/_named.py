@@ -28,16 +28,12 @@ from mlgo_gym.rollout._measures import (
     TextSize,
     Unit,
 )
+from mlgo_gym.rollout._reward_names import GROUP, OWN_NAMES, reward_names
 
-GROUP: Final = "mlgo_gym.measures"
 _PART: Final = re.compile(r"\s*(?P<name>[a-z][a-z0-9_-]*)\s*(:\s*(?P<weight>[0-9.]+)\s*)?")
+_OWN_KINDS: Final = (TextSize, LinkedText, LinkedTextGc, LinkedTextIcf)
 _OWN: Final[Mapping[str, type[Measure]]] = MappingProxyType(
-    {
-        "text": TextSize,
-        "linked": LinkedText,
-        "linked_text_gc": LinkedTextGc,
-        "linked_text_icf": LinkedTextIcf,
-    }
+    dict(zip(OWN_NAMES, _OWN_KINDS, strict=True))
 )
 
 
@@ -178,15 +174,6 @@ def reward_name(text: str) -> str:
     weights = _weights(text)
     parts = [f"{name}:{weights[name]}" for name in reward_names() if name in weights]
     return ",".join(parts) if len(parts) > 1 else next(iter(weights))
-
-
-def reward_names() -> tuple[str, ...]:
-    """The measures that a reward can name: our own, then those of other packages.
-
-    >>> reward_names()[:2]
-    ('text', 'linked')
-    """
-    return (*_OWN, *plugins(GROUP, _OWN))
 
 
 def _kinds(names: Iterable[str]) -> dict[str, type[Measure]]:
