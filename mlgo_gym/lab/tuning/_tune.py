@@ -50,6 +50,7 @@ from mlgo_gym.training import (
     NothingToLearnError,
     Watcher,
     check_trainer_settings,
+    describe,
     imported,
     train,
 )
@@ -222,7 +223,7 @@ class Tuning:
             "problem": self.setting.problem.settings(),
             "seed": self.setting.seed,
             "settings": list(self.setting.settings),
-            "corpus": imported("data").describe(self.packages),
+            "corpus": describe(self.packages),
         }
         path = self.folder / _FILE
         try:

@@ -40,7 +40,7 @@ def add_options(add: shared.Options) -> None:
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.problems import InliningForSize
     from mlgo_gym.runners import problem_of_models
-    from mlgo_gym.training import imported, provenance
+    from mlgo_gym.training import Data, imported, provenance
 
     model = Path(options.model)
     kind = problem_of_models([options.model])
@@ -57,9 +57,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     )
     kept, held_out = shared.packages_of(options).hold_out(options.hold_out)
     how = shared.workers_of(options)
-    data = imported("data").Data(
-        kept, held_out, warn=lambda failure: output.warn(str(failure)), **how
-    )
+    data = Data(kept, held_out, warn=lambda failure: output.warn(str(failure)), **how)
     card = provenance(kept, held_out)
     found = distillation.distill(model, problem, config, data, output=options.output, card=card)
     text = shared.small_file(options.output / "rule.py").decode()
