@@ -40,6 +40,9 @@ class Partial(Measure):
 
 
 class Cloner:
+    ABOUT = "answer as 'never' does"
+    REWARDLESS = "never is never"
+
     @dataclass(frozen=True)
     class Config:
         seed: int = 0
@@ -47,10 +50,10 @@ class Cloner:
 
     @staticmethod
     def train(run, config, data):
-        from mlgo_gym.training._clone import CloneConfig, train
+        from mlgo_gym.training._clone import Config, train
         from mlgo_gym.training._fitting import FitConfig
 
-        clone = CloneConfig(config.seed, policy="never", fit=FitConfig(epochs=config.epochs))
+        clone = Config(config.seed, policy="never", fit=FitConfig(epochs=config.epochs))
         return train(run, clone, data)
 
 
@@ -243,6 +246,25 @@ def test_a_trainer(run: Run) -> None:
     assert json.loads(done.stdout)["validation"]["modules"] > 0
     card = json.loads((run.folder / "run" / "model" / "card.json").read_text())
     assert card["trainer"] == "cloner"
+
+
+def test_a_trainer_that_takes_no_reward(run: Run) -> None:
+    done = run("train", "cloner", "--corpus", CORPUS, "--output", "run", "--reward", "linked")
+    assert done.returncode == 1
+    message = "cloner: expected no reward, since never is never, found 'linked'"
+    assert f"mlgo-gym: error: {message}\n" in done.stderr
+
+
+def test_what_trainers_do(run: Run) -> None:
+    """Help says it of those that can be used, and loads no measure for its names."""
+    done = run("train", "--help")
+    assert done.returncode == 0, done.stderr
+    text = " ".join(done.stdout.split())
+    assert "networks with other weights, compared; cloner: answer as 'never' does. " in text
+    assert said("partial", "theirs:Untrained", "expected train, found none") in done.stderr
+    assert "text, linked, linked_text_gc, linked_text_icf, box, box-time, cost, " in text
+    assert "instructions, broken, doubled, partial; " in text
+    assert "nowhere:Measure" not in done.stderr
 
 
 @pytest.mark.parametrize(

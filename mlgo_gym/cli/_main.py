@@ -3,12 +3,12 @@
 Exit status: 0 all went well, 1 something failed, 2 the command line is wrong, 130 interrupted.
 
 A command is a module, imported when it runs or when somebody asks for its help. It says what it
-does (``DESCRIPTION``) and shows it (``EXAMPLE``), adds its options (``add_options``),
-and does it (``run``), which imports what only the work needs. A package of commands names them
-(``COMMANDS``: their modules, and a line of help for each) instead of the last two. Other packages
-add commands by entry points of the group ``mlgo_gym.commands``: a command's module, or the
-``COMMANDS`` of a package. A command whose name is taken, and a package that cannot be loaded, are
-left out with a warning.
+does (``DESCRIPTION``, a text or a function that returns one for the help) and shows it
+(``EXAMPLE``), adds its options (``add_options``), and does it (``run``), which imports what only
+the work needs. A package of commands names them (``COMMANDS``: their modules, and a line of help
+for each) instead of the last two. Other packages add commands by entry points of the group
+``mlgo_gym.commands``: a command's module, or the ``COMMANDS`` of a package. A command whose name is
+taken, and a package that cannot be loaded, are left out with a warning.
 """
 
 from __future__ import annotations
@@ -183,6 +183,9 @@ class CommandParser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         """The help; of many commands each group stands below a heading of its own."""
+        description: Any = self.description
+        if callable(description):
+            self.description = description()
         if len(self._headings) < _FEW:
             return super().format_help()
         formatter = self._get_formatter()

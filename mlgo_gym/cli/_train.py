@@ -9,14 +9,18 @@ from typing import Any
 from mlgo_gym.cli import options as shared
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus import Packages
-from mlgo_gym.training import TRAINERS, Trained, Watcher, train, trainer_names
+from mlgo_gym.training import Trained, Watcher, described_trainers, train, trainer_names
 
-DESCRIPTION = (
-    "Train a policy and write a model directory. Started again with the same "
-    "folder, it goes on where it was. Trainers: "
-    + "; ".join(f"{name}: {what}" for name, what in TRAINERS.items())
-    + "."
-)
+
+def _description() -> str:
+    trainers = "; ".join(f"{name}: {what}" for name, what in described_trainers().items())
+    return (
+        "Train a policy and write a model directory. Started again with the same "
+        f"folder, it goes on where it was. Trainers: {trainers}."
+    )
+
+
+DESCRIPTION = _description
 EXAMPLE = "mlgo-gym train advantage --corpus corpora --output run --budget 30m"
 
 

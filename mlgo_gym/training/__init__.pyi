@@ -24,6 +24,7 @@ from ._teacher import TeacherConfig as TeacherConfig
 from ._teacher import fit_teacher as fit_teacher
 from ._train import NothingToLearnError as NothingToLearnError
 from ._train import check_trainer_settings as check_trainer_settings
+from ._train import described_trainers as described_trainers
 from ._train import imported as imported
 from ._train import provenance as provenance
 from ._train import trainer_names as trainer_names

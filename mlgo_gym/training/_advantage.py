@@ -32,6 +32,8 @@ from mlgo_gym.training._run import Checkpoint, TrainingRun
 from mlgo_gym.training._start import load_start
 from mlgo_gym.training._validation import Validation, validate
 
+Config = AdvantageConfig
+
 
 def train(run: TrainingRun, config: AdvantageConfig, data: Data) -> Validation:
     """Train for as long as the run's budget lasts, or until all rounds are done."""

@@ -17,18 +17,19 @@ from mlgo_gym.training._decisions import FittedConfig, fit_decisions
 from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._validation import Validation
 
+REWARDLESS = "it answers as a policy does, whatever that is good for"
 _RECORDING = 0.6
 """The part of the budget that decisions are recorded in."""
 
 
 @dataclass(frozen=True)
-class CloneConfig(FittedConfig):
+class Config(FittedConfig):
     """The settings that decide the result; docs/guides/training.md explains each."""
 
     policy: str = ""
 
 
-def train(run: TrainingRun, config: CloneConfig, data: Data) -> Validation:
+def train(run: TrainingRun, config: Config, data: Data) -> Validation:
     """Record the policy's decisions on the training packages, and fit a network to them."""
     problem, name = run.problem, config.policy or run.problem.rule
     policy = problem.policy(name, config.seed)

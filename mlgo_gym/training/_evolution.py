@@ -37,7 +37,7 @@ _Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvolutionConfig(GenerationsConfig):
+class Config(GenerationsConfig):
     """The settings that decide the result; docs/guides/training.md explains each."""
 
     pairs: Annotated[int, Range(1, 1 << 16)] = 8
@@ -48,7 +48,7 @@ class EvolutionConfig(GenerationsConfig):
     most_loss: Positive = 0.5
 
 
-def train(run: TrainingRun, config: EvolutionConfig, data: Data) -> Validation:
+def train(run: TrainingRun, config: Config, data: Data) -> Validation:
     """Train until the generations or the run's budget are over; goes on where the run was."""
     return train_in_generations(run, config, data, partial(_Learner, config))
 
@@ -56,7 +56,7 @@ def train(run: TrainingRun, config: EvolutionConfig, data: Data) -> Validation:
 class _Learner:
     """Learns from pairs of networks that are compared with each other."""
 
-    def __init__(self, config: EvolutionConfig, network: PolicyNetwork) -> None:
+    def __init__(self, config: Config, network: PolicyNetwork) -> None:
         self.update: Final = Ascent(network, config.learning_rate, kept=config.average)
         self._config = config
 

@@ -35,7 +35,7 @@ _Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupConfig(GenerationsConfig):
+class Config(GenerationsConfig):
     """The settings that decide the result; docs/guides/training.md explains each."""
 
     tries: Annotated[int, Range(2, 1 << 16)] = 16
@@ -51,7 +51,7 @@ class GroupConfig(GenerationsConfig):
         return TrialSetting(self.seed, generation, tries, drawn, self.temperature, self.tolerated)
 
 
-def train(run: TrainingRun, config: GroupConfig, data: Data) -> Validation:
+def train(run: TrainingRun, config: Config, data: Data) -> Validation:
     """Train until the generations or the run's budget are over; goes on where the run was."""
     return train_in_generations(run, config, data, partial(_Learner, run.problem, config))
 
@@ -59,7 +59,7 @@ def train(run: TrainingRun, config: GroupConfig, data: Data) -> Validation:
 class _Learner:
     """Learns from tries that are compared with each other."""
 
-    def __init__(self, problem: Problem, config: GroupConfig, network: PolicyNetwork) -> None:
+    def __init__(self, problem: Problem, config: Config, network: PolicyNetwork) -> None:
         self.update: Final = PolicyGradient(network, problem, config.temperature, config.update)
         self._config = config
 
@@ -90,11 +90,11 @@ class _Learner:
         return metrics
 
 
-def advantages_of(trial: Trial, config: GroupConfig) -> _Array:
+def advantages_of(trial: Trial, config: Config) -> _Array:
     """How much better each try was than the others, ``float [tries]``; positive is better.
 
     >>> trial = Trial(0.0, (-0.1, 0.1, 0.0), ((), (), ()))
-    >>> [round(float(each), 3) for each in advantages_of(trial, GroupConfig())]
+    >>> [round(float(each), 3) for each in advantages_of(trial, Config())]
     [0.15, -0.15, 0.0]
     """
     if len(trial.costs) < 2:  # there are no others

@@ -25,16 +25,18 @@ from mlgo_gym.training._ranges import Positive
 from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._validation import Validation
 
+REWARDLESS = "it answers as traces do, which 'search' has chosen by one"
+
 
 @dataclass(frozen=True)
-class ImitateConfig(FittedConfig):
+class Config(FittedConfig):
     """The settings that decide the result; docs/guides/training.md explains each."""
 
     traces: str = ""
     departure_weight: Positive = 3.0
 
 
-def train(run: TrainingRun, config: ImitateConfig, data: Data) -> Validation:
+def train(run: TrainingRun, config: Config, data: Data) -> Validation:
     """Fit a network to the decisions of traces.
 
     Traces of the validation packages' modules are left out, and so are those of another LLVM or of
@@ -58,9 +60,7 @@ def _folder(traces: str) -> Path:
         raise OptionsError(f"traces: {error.filename}: {reason_of(error)}") from error
 
 
-def _episodes(
-    run: TrainingRun, config: ImitateConfig, data: Data, paths: list[Path]
-) -> Iterator[Episode]:
+def _episodes(run: TrainingRun, config: Config, data: Data, paths: list[Path]) -> Iterator[Episode]:
     held_out = {data.validation[key].sha256 for key in data.validation}
     for path in paths:
         try:

@@ -1,5 +1,9 @@
 """Training by name: from corpora to a model directory.
 
+A trainer is a module with `Config`, a dataclass of settings with a field ``seed``, and
+``train(run, config, data)``. ``REWARDLESS`` says why it takes no reward, if it takes none. Ours are
+modules of this package; others' are found by entry points of the group ``mlgo_gym.trainers``.
+
 Importing this module needs no extra; training does.
 """
 
@@ -16,7 +20,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from corpus_tools.printable import listed
 from mlgo_gym.base import (
@@ -27,6 +31,7 @@ from mlgo_gym.base import (
     local_folder,
     missing_parts,
     plugins,
+    report,
     worked_folder,
 )
 from mlgo_gym.corpus import Packages, PackagesLike
@@ -46,14 +51,6 @@ TRAINERS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """The trainers, and what each does."""
-
-_REWARDLESS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "clone": "it answers as a policy does, whatever that is good for",
-        "imitate": "it answers as traces do, which 'search' has chosen by one",
-    }
-)
-"""Why some trainers take no reward."""
 
 GROUP: Final = "mlgo_gym.trainers"
 
@@ -171,10 +168,12 @@ def train(
     found = _trainer(trainer)
     kept, held_out = Packages.of(corpora).hold_out(hold_out_packages)
     asked = problem_named(problem)() if isinstance(problem, str) else problem
-    known = _goal(trainer, asked, how.get("reward"), how.get("most_text"))
+    known = _goal(
+        trainer, getattr(found, "REWARDLESS", None), asked, how.get("reward"), how.get("most_text")
+    )
     known["budget_s"] = None if budget_minutes is None else 60 * budget_minutes
     known["provenance"] = provenance(kept, held_out)
-    config = configured(found.config(seed=how.get("seed", 0)), settings)
+    config = configured(found.Config(seed=how.get("seed", 0)), settings)
     with worked_folder(output) as folder:
         begin = imported("run").TrainingRun
         run = partial(begin, folder.path, trainer, asked, config, folder=folder, **known)
@@ -182,28 +181,38 @@ def train(
         return replace(trained, model=local_folder(f"{folder.place}/{trained.model.name}"))
 
 
-class _Trainer(NamedTuple):
-    config: Callable[..., Any]
-    train: Callable[..., Any]
-
-
 def trainer_names() -> tuple[str, ...]:
     """Return the names of our own trainers, then those of other packages."""
     return (*TRAINERS, *plugins(GROUP, TRAINERS))
 
 
-def _trainer(name: str) -> _Trainer:
+def described_trainers() -> dict[str, str]:
+    """Return what each trainer does, by name: our own, then those of other packages.
+
+    Those of other packages are loaded for their ``ABOUT``. One that cannot be used is left out with
+    a warning.
+    """
+    found = dict(TRAINERS)
+    for name, point in plugins(GROUP, TRAINERS).items():
+        of = point.dist.name if point.dist else point.value
+        try:
+            found[name] = getattr(_trainer(name), "ABOUT", f"a trainer of {of}")
+        except EnvironmentSetupError as error:
+            report(error)
+    return found
+
+
+def _trainer(name: str) -> Any:
     """Load a trainer.
 
     Raises:
-        EnvironmentSetupError: it is another package's, and cannot be used.
+        EnvironmentSetupError: the extra ``train`` is not installed, or it is another package's and
+            cannot be used.
     """
     if name in TRAINERS:
-        module = imported(name)
-        return _Trainer(getattr(module, f"{name.capitalize()}Config"), module.train)
-    imported("data")  # names the extra where it is not installed
-    found = load(plugins(GROUP, TRAINERS)[name], _lacks)
-    return _Trainer(found.Config, found.train)
+        return imported(name)
+    _set_tensorflow()
+    return load(plugins(GROUP, TRAINERS)[name], _lacks)
 
 
 def _lacks(trainer: Any) -> str | None:
@@ -221,22 +230,28 @@ def _trained(
     held_out: Packages,
     how: RunSettings,
 ) -> Trained:
+    from mlgo_gym.training._data import Data, rewards_of  # noqa: PLC0415
+
     watcher = how.get("watcher") or Watcher()
     failures: dict[str, None] = {}
     compiling: dict[str, Any] = {name: how[name] for name in ("jobs", "timeout_s") if name in how}
     measuring: AbstractContextManager[Any] = nullcontext()  # by the problem's own measure
     if name := run.keywords.get("reward"):
-        measuring = imported("data").rewards_of(name, kept, held_out, **compiling)
+        measuring = rewards_of(name, kept, held_out, **compiling)
     with measuring as rewards, run(report=watcher.report, doing=watcher.doing) as going:
         warn = partial(_left_out, failures, watcher)
         worth = {"rewards": rewards, "most_text": going.most_text}
-        data = imported("data").Data(kept, held_out, warn=warn, **compiling, **worth)
+        data = Data(kept, held_out, warn=warn, **compiling, **worth)
         found = train_in(going, going.config, data)
         return Trained(going.model, found.to_json(), going.spent_s, tuple(failures))
 
 
 def _goal(
-    trainer: str, problem: Problem, reward: str | None, most_text: float | None
+    trainer: str,
+    rewardless: str | None,
+    problem: Problem,
+    reward: str | None,
+    most_text: float | None,
 ) -> dict[str, Any]:
     """Return the goal of a run besides the problem's own measure, for `TrainingRun`."""
     if reward is None and most_text is None:
@@ -250,15 +265,14 @@ def _goal(
     name = reward_beside(problem, reward)
     check_most_text(most_text, name, reward)
     check_limit(most_text)
-    if name and trainer in _REWARDLESS:
-        raise OptionsError(
-            f"{trainer}: expected no reward, since {_REWARDLESS[trainer]}, found {reward!r}"
-        )
+    if name and rewardless:
+        raise OptionsError(f"{trainer}: expected no reward, since {rewardless}, found {reward!r}")
     return {"reward": name, "most_text": most_text}
 
 
 def provenance(kept: Packages, held_out: Packages) -> dict[str, Any]:
-    describe = imported("data").describe
+    from mlgo_gym.training._data import describe  # noqa: PLC0415
+
     return {
         "command": shlex.join(["mlgo-gym", *sys.argv[1:]]),
         "trained_on": describe(kept),
@@ -267,7 +281,9 @@ def provenance(kept: Packages, held_out: Packages) -> dict[str, Any]:
 
 
 def _left_out(failures: dict[str, None], watcher: Watcher, failure: Failure) -> None:
-    imported("data").check_lasting(failure)
+    from mlgo_gym.training._data import check_lasting  # noqa: PLC0415
+
+    check_lasting(failure)
     message = str(failure)
     if message not in failures:
         failures[message] = None
@@ -280,7 +296,7 @@ def check_trainer_settings(trainer: str, settings: Sequence[str]) -> None:
     Raises:
         OptionsError: it does not.
     """
-    configured(_trainer(trainer).config(seed=0), settings)
+    configured(_trainer(trainer).Config(seed=0), settings)
 
 
 def configured(config: Any, settings: Sequence[str]) -> Any:
@@ -322,8 +338,7 @@ def _with(config: Any, path: list[str], value: Any, name: str) -> Any:
 
 def imported(name: str, within: str = "mlgo_gym.training") -> ModuleType:
     """Import a private module of a package that needs the extra ``train``."""
-    for variable, value in TENSORFLOW_SETTINGS.items():
-        os.environ.setdefault(variable, value)
+    _set_tensorflow()
     try:
         return importlib.import_module(f"{within}._{name}")
     except ModuleNotFoundError as error:
@@ -333,3 +348,9 @@ def imported(name: str, within: str = "mlgo_gym.training") -> ModuleType:
             f"train: expected the package {error.name!r}, found none; "
             "pip install 'mlgo-gym[train]' brings it"
         ) from error
+
+
+def _set_tensorflow() -> None:
+    """Set what TensorFlow reads when it is imported, unless the user has."""
+    for variable, value in TENSORFLOW_SETTINGS.items():
+        os.environ.setdefault(variable, value)

@@ -22,7 +22,7 @@ from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.training._compiled import CompiledNetwork
 from mlgo_gym.training._contexts import TrainingContext, Workshop
 from mlgo_gym.training._data import Data
-from mlgo_gym.training._evolution import Ascent, EvolutionConfig, train, worth_of
+from mlgo_gym.training._evolution import Ascent, Config, train, worth_of
 from mlgo_gym.training._networks import InliningNetwork, network_features
 from mlgo_gym.training._normalization import Normalization
 from mlgo_gym.training._perturbed import Perturbation, Perturbed, noise
@@ -30,9 +30,7 @@ from mlgo_gym.training._run import TrainingRun
 from tests.training.conftest import data_of
 
 INLINING = InliningForSize()
-QUICK = EvolutionConfig(
-    generations=3, contexts=2, pairs=2, noise=0.5, hidden=(8,), validate_every=3
-)
+QUICK = Config(generations=3, contexts=2, pairs=2, noise=0.5, hidden=(8,), validate_every=3)
 
 
 def network() -> InliningNetwork:

@@ -22,7 +22,7 @@ from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._export import load_network
-from mlgo_gym.training._group import GroupConfig, advantages_of, train
+from mlgo_gym.training._group import Config, advantages_of, train
 from mlgo_gym.training._group_update import PolicyGradient, UpdateConfig
 from mlgo_gym.training._networks import InliningNetwork, network_features
 from mlgo_gym.training._normalization import Normalization
@@ -36,11 +36,11 @@ Array = np.ndarray[Any, Any]
 EVICTION = RegallocEviction()
 INLINING = InliningForSize()
 
-QUICK = GroupConfig(generations=3, contexts=4, tries=3, hidden=(8,), validate_every=3)
+QUICK = Config(generations=3, contexts=4, tries=3, hidden=(8,), validate_every=3)
 
 
 def trained(
-    folder: Path, config: GroupConfig, data: Data, problem: Problem = EVICTION
+    folder: Path, config: Config, data: Data, problem: Problem = EVICTION
 ) -> tuple[Validation, list[Mapping[str, float]]]:
     scalars: list[Mapping[str, float]] = []
     with TrainingRun(
@@ -51,7 +51,7 @@ def trained(
 
 def test_advantages_in_closed_form() -> None:
     """Against the mean of the others, gains and losses limited, zero in the sum."""
-    config = GroupConfig(most_gain=0.2, most_loss=0.5)
+    config = Config(most_gain=0.2, most_loss=0.5)
     trial = Trial(0.1, (-9.0, 0.1, 9.0), ((), (), ()))
     found = advantages_of(trial, config)
     np.testing.assert_allclose(found, [0.25 + 0.2, 0.15 - 0.0, -0.1 - 0.5])

@@ -42,7 +42,7 @@ def data(sample: Corpus) -> Data:
 
 @pytest.mark.e2e
 def test_a_clone_of_the_default_changes_nothing(data: Data, tmp_path: Path) -> None:
-    config = clone.CloneConfig(hidden=(16,), fit=FIT)
+    config = clone.Config(hidden=(16,), fit=FIT)
     with TrainingRun(tmp_path / "run", "clone", InliningForSize(), config) as run:
         found = clone.train(run, config, data)
     assert found.modules == 2
@@ -51,7 +51,7 @@ def test_a_clone_of_the_default_changes_nothing(data: Data, tmp_path: Path) -> N
 
 @pytest.mark.e2e
 def test_a_clone_of_another_policy_is_that_policy(data: Data, tmp_path: Path) -> None:
-    config = clone.CloneConfig(policy="never", hidden=(16,), fit=FIT)
+    config = clone.Config(policy="never", hidden=(16,), fit=FIT)
     with TrainingRun(tmp_path / "run", "clone", InliningForSize(), config) as run:
         found = clone.train(run, config, data)
     assert found.changes["text"] > 0.2
@@ -59,7 +59,7 @@ def test_a_clone_of_another_policy_is_that_policy(data: Data, tmp_path: Path) ->
 
 @pytest.mark.e2e
 def test_eviction_is_cloned_too(data: Data, tmp_path: Path) -> None:
-    config = clone.CloneConfig(hidden=(16,), fit=FIT)
+    config = clone.Config(hidden=(16,), fit=FIT)
     with TrainingRun(tmp_path / "run", "clone", RegallocEviction(), config) as run:
         found = clone.train(run, config, data)
     assert set(found.changes) >= {"score", "score_mean"}
@@ -73,7 +73,7 @@ def test_traces_of_a_search_are_imitated(data: Data, sample: Corpus, tmp_path: P
     searches = search_corpus(corpus, tmp_path / "traces", InliningForSize(), setting)
     with closing(searches):
         assert not [each.error for each in searches if each.error]
-    config = imitate.ImitateConfig(traces=str(tmp_path / "traces"), hidden=(16,), fit=FIT)
+    config = imitate.Config(traces=str(tmp_path / "traces"), hidden=(16,), fit=FIT)
     with TrainingRun(tmp_path / "run", "imitate", InliningForSize(), config) as run:
         found = imitate.train(run, config, data)
         assert run.model.is_dir()
@@ -109,7 +109,7 @@ def test_what_traces_are_imitated(
     trace("hash_map.c").save(folder / "3.trace")  # which the result is chosen by
     other = trace("json_write.c")
     other.save(folder / "4.trace")
-    config = imitate.ImitateConfig(traces=str(folder))
+    config = imitate.Config(traces=str(folder))
     warnings: list[Failure] = []
     with TrainingRun(tmp_path / "run", "imitate", problem, config) as run:
         paths = sorted(folder.iterdir())
@@ -127,7 +127,7 @@ def test_what_traces_are_imitated(
 
 def test_no_traces_is_an_error(data: Data, tmp_path: Path) -> None:
     for folder in ("", str(tmp_path / "nothing")):
-        config = imitate.ImitateConfig(traces=folder)
+        config = imitate.Config(traces=folder)
         with (
             TrainingRun(
                 tmp_path / f"run{folder == ''}", "imitate", InliningForSize(), config
@@ -158,7 +158,7 @@ def test_what_cannot_be_imitated(
         keep_observations=True,
     )
     trace.save(tmp_path / "traces" / "0.trace")
-    config = imitate.ImitateConfig(traces=str(tmp_path / "traces"))
+    config = imitate.Config(traces=str(tmp_path / "traces"))
     warnings: list[Failure] = []
     for problem, message in (
         (RegallocEviction(), "imitate: expected InliningForSize, found RegallocEviction"),
@@ -178,7 +178,7 @@ def test_a_clone_in_no_time(sample: Corpus, tmp_path: Path) -> None:
     """Of the first module alone, after one epoch."""
     packages = Packages.of({"sample": sample.only(("frame_stream.c", "hash_map.c"))})
     data = Data(packages, Packages.of({"sample": sample.only(("json_write.c",))}))
-    config = clone.CloneConfig(policy="never", hidden=(2,), fit=FIT)
+    config = clone.Config(policy="never", hidden=(2,), fit=FIT)
     folder = tmp_path / "run"
     with TrainingRun(folder, "clone", InliningForSize(), config, budget_s=1e-6) as run:
         assert clone.train(run, config, data).modules == 1
@@ -192,7 +192,7 @@ def test_nothing_to_clone(tmp_path: Path) -> None:
     (tmp_path / "broken.c.bc").write_bytes(b"no bitcode")
     warnings: list[Failure] = []
     broken = Packages.of({"mine": Corpus(tmp_path, ("broken.c",))})
-    config = clone.CloneConfig()
+    config = clone.Config()
     run = TrainingRun(tmp_path / "run", "clone", InliningForSize(), config)
     with run, pytest.raises(TrainingError) as error:
         clone.train(run, config, Data(broken, broken, warn=warnings.append))

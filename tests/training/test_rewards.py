@@ -22,7 +22,7 @@ from mlgo_gym.rollout._rollout import Failure
 from mlgo_gym.search._call_sites import NamingCompiler
 from mlgo_gym.training._contexts import Workshop
 from mlgo_gym.training._data import Data, rewards_of
-from mlgo_gym.training._group import GroupConfig
+from mlgo_gym.training._group import Config
 from mlgo_gym.training._label_rounds import LabelRounds
 from mlgo_gym.training._labels import Labelled, LabelSetting, label_modules
 from mlgo_gym.training._run import TrainingRun
@@ -232,7 +232,7 @@ def test_by_a_reward_eviction_learns_of_whole_modules(sample: Corpus, tmp_path: 
     eviction = RegallocEviction()
     with Rewards("text", packages, None, 120) as rewards, Compiler() as compiler:
         data = Data(packages, packages, rewards=rewards)
-        run = TrainingRun(tmp_path / "run", "group", eviction, GroupConfig(), reward="text")
+        run = TrainingRun(tmp_path / "run", "group", eviction, Config(), reward="text")
         with prepared(run, data, 5, 0) as (_, sampler, held_out):
             assert held_out is None
             (context,) = sampler.contexts

@@ -30,7 +30,7 @@ def settings_of(config: Any, before: str = "") -> Iterator[tuple[str, str]]:
 def test_the_page_has_all_settings_with_their_defaults(trainer: str) -> None:
     section = PAGE.read_text().partition(f"\n### `{trainer}`\n")[2].partition("\n### ")[0]
     rows = re.findall(r"^\| `([\w.]+)` \| `(.+?)` \| \S.* \|$", section, re.MULTILINE)
-    config = getattr(imported(trainer), f"{trainer.capitalize()}Config")()
+    config = imported(trainer).Config()
     assert rows == list(settings_of(config))
 
 
@@ -55,5 +55,5 @@ BAD = {
 def test_numbers_out_of_range(setting: str) -> None:
     """They are refused before anything is compiled."""
     with pytest.raises(OptionsError) as caught:
-        configured(imported("advantage").AdvantageConfig(), [setting])
+        configured(imported("advantage").Config(), [setting])
     assert str(caught.value) == f"--set {BAD[setting]}"

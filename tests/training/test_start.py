@@ -16,7 +16,7 @@ from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
 from mlgo_gym.training._contexts import Sampler, TrainingContext, Workshop
-from mlgo_gym.training._group import GroupConfig
+from mlgo_gym.training._group import Config
 from mlgo_gym.training._networks import network_features, network_for
 from mlgo_gym.training._normalization import Normalization
 from mlgo_gym.training._run import TrainingRun
@@ -47,7 +47,7 @@ def test_a_network_of_the_problem(inlining: Recorded, tmp_path: Path) -> None:
 def test_what_the_inliner_starts_from(sample: Corpus, tmp_path: Path) -> None:
     """Whole modules, none of them held out by itself, and what they ask under LLVM's rule."""
     data = data_of(sample, "frame_stream.c")
-    run = TrainingRun(tmp_path / "run", "group", INLINING, GroupConfig())
+    run = TrainingRun(tmp_path / "run", "group", INLINING, Config())
     with prepared(run, data, 5, 0) as (workshop, sampler, held_out):
         assert [each.name for each in sampler.contexts] == ["sample/frame_stream.c"]
         assert held_out is None
