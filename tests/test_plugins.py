@@ -73,6 +73,7 @@ class Hello:
     @staticmethod
     def add_options(add):
         add("name", "NAME", "who is greeted")
+        add.compilation(executor=True)
 
     @staticmethod
     def run(options, output):
@@ -290,7 +291,11 @@ def test_a_command(run: Run) -> None:
     done = run("hello", "Ada", "--json")
     assert json.loads(done.stdout) == {"greeted": "Ada"}
     assert said("train", "theirs:Hello", f"{TAKEN}; left out") in done.stderr
-    assert "Greet somebody." in run("hello", "--help").stdout
+    text = run("hello", "--help").stdout
+    assert "Greet somebody." in text
+    assert "--timeline FILE" in text  # of extensions, by what the command has
+    assert "--ray ADDRESS" in text
+    assert "--count" not in text
 
 
 @pytest.mark.parametrize(

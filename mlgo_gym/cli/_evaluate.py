@@ -41,7 +41,7 @@ def add_options(add: shared.Options) -> None:
     add("--plots", "DIR", "write plots, as PNG files")
     add("--html", "FILE", "write a page of it all")
     add("--modules", "", "print every module, too")
-    add.compilation()
+    add.compilation(executor=True)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

@@ -32,6 +32,9 @@ class Extension:
 
     Attributes:
         commands: the commands that get the options, such as ``corpus build``.
+        traits: commands with one of these get the options as well: ``compilation`` are those with
+            all options of how modules are compiled, ``executor`` those whose ``--jobs`` may be any
+            executor.
 
     >>> class Quiet(Extension):
     ...     commands = ("rollout",)
@@ -42,9 +45,10 @@ class Extension:
     """
 
     commands: ClassVar[Collection[str]] = ()
+    traits: ClassVar[Collection[str]] = ()
 
     def add_options(self, add: Options, command: str) -> None:
-        """Add options to one of `commands`; they come after its own."""
+        """Add options to a command of `commands` or `traits`; they come after its own."""
 
     def running(self, options: argparse.Namespace, output: Output) -> AbstractContextManager[None]:
         """Surround the run of any command.
@@ -107,9 +111,13 @@ def extensions() -> tuple[Extension, ...]:
     return tuple(found)
 
 
-def extensions_of(command: str) -> Iterator[Extension]:
-    """The extensions that add options to a command, such as ``corpus build``."""
-    return (each for each in extensions() if command in each.commands)
+def extensions_of(command: str, traits: set[str]) -> Iterator[Extension]:
+    """The extensions that add options to a command, such as ``corpus build``, with these traits."""
+    return (
+        each
+        for each in extensions()
+        if command in each.commands or not traits.isdisjoint(each.traits)
+    )
 
 
 @contextmanager

@@ -118,10 +118,11 @@ class CommandParser(argparse.ArgumentParser):
         from mlgo_gym.cli.options import Options
 
         command = self.prog.partition(" ")[2]
+        add = Options(self)
         if hasattr(module, "add_options"):
-            module.add_options(Options(self))
-        for extension in extensions_of(command):
-            extension.add_options(Options(self), command)
+            module.add_options(add)
+        for extension in extensions_of(command, add.traits):
+            extension.add_options(add, command)
         self.add_argument(
             "--json", action="store_true", help="print the result as JSON, and nothing else"
         )

@@ -39,7 +39,7 @@ def add_options(add: shared.Options) -> None:
     add("--traces", "DIR", what, type=place)
     add("--observations", "", "traces hold what LLVM asked, too")
     add("--sites", "", "traces, and FILE.sites beside the log, say where each decision is")
-    add.compilation()
+    add.compilation(executor=True)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

@@ -43,7 +43,7 @@ def add_options(add: shared.Options) -> None:
     add.model("a model to start from")
     add.problem()
     add.seed("the order of trials")
-    add.compilation()
+    add.compilation(executor=True)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

@@ -37,7 +37,7 @@ def add_options(add: shared.Options) -> None:
     what = "a setting of the trainer, the value as JSON, such as 'rounds=2' or 'fit.epochs=10'; "
     add("--set", "NAME=VALUE", what + "repeat for more", many=True)
     add.settings()
-    add.workers()
+    add.workers(executor=True)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

@@ -37,10 +37,15 @@ _TOKEN: Final = "MLGO_TOKEN"  # noqa: S105 - the name of a variable
 
 
 class Options:
-    """Adds a command's options to its parser."""
+    """Adds a command's options to its parser.
+
+    Attributes:
+        traits: by which extensions know the commands that get their options.
+    """
 
     def __init__(self, parser: argparse._ActionsContainer) -> None:
         self._parser = parser
+        self.traits: Final[set[str]] = set()
 
     def __call__(
         self,
@@ -84,11 +89,12 @@ class Options:
         what = "only corpora whose recipes are of this split (default: all that are given, but of "
         self("--split", SPLITS, what + "folders of corpora none of 'final')")
 
-    def compilation(self) -> None:
-        """How modules are compiled, and how many at once."""
+    def compilation(self, *, executor: bool = False) -> None:
+        """How modules are compiled, and how many at once, as `workers` says."""
+        self.traits.add("compilation")
         self.opt_level()
         self.settings()
-        self.workers()
+        self.workers(executor=executor)
 
     def opt_level(self, levels: Sequence[str] = OPT_LEVELS, default: str | None = None) -> None:
         """``--opt-level``."""
@@ -117,13 +123,19 @@ class Options:
                 metavar=each.metadata.get("metavar", "NUMBER"),
             )
 
-    def workers(self) -> None:
-        """How many workers there are, and how long they may take."""
-        self.timeout()
-        self.jobs(1)
+    def workers(self, *, executor: bool = False) -> None:
+        """How many workers there are, and how long they may take.
 
-    def jobs(self, default: int) -> None:
-        """``--jobs``."""
+        With `executor` the value of ``--jobs`` may also be an `mlgo_gym.llvm.Executor`, which an
+        extension puts there.
+        """
+        self.timeout()
+        self.jobs(1, executor=executor)
+
+    def jobs(self, default: int, *, executor: bool = False) -> None:
+        """``--jobs``, with `executor` as `workers` has it."""
+        if executor:
+            self.traits.add("executor")
         self("--jobs", "N", "work on N modules at once", default)
 
     def timeout(self) -> None:

@@ -35,7 +35,7 @@ def add_options(add: shared.Options) -> None:
     add("--traces", "DIR", what, type=Path)
     add.seed()
     add("--sites", "", "the column 'site' says where each decision is")
-    add.compilation()
+    add.compilation(executor=True)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

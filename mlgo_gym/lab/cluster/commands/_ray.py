@@ -21,10 +21,8 @@ if TYPE_CHECKING:
 class RayExtension(Extension):
     """``--ray``: a command's jobs on the nodes of a Ray cluster."""
 
-    commands: ClassVar[Collection[str]] = (
-        *("rollout", "search", "train", "evaluate", "measure", "doctor"),
-        *("corpus build", "dataset record"),
-    )
+    commands: ClassVar[Collection[str]] = ("doctor",)
+    traits: ClassVar[Collection[str]] = ("executor",)
 
     def add_options(self, add: Options, command: str) -> None:
         """Add ``--ray`` and ``--ray-workers``; ``doctor`` looks at nodes instead."""

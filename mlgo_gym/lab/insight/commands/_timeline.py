@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 class TimelineExtension(Extension):
     """``--timeline``: draw what a command compiles."""
 
-    commands: ClassVar[Collection[str]] = (
-        *("demo", "rollout", "search", "evaluate", "measure", "compile", "explain"),
-        *("explain-features", "corpus stats", "dataset record", "workload run"),
-    )
+    traits: ClassVar[Collection[str]] = ("compilation",)
 
     def add_options(self, add: Options, command: str) -> None:
         """Add ``--timeline``."""

@@ -41,7 +41,7 @@ def add_options(add: shared.Options) -> None:
     add("--layouts", "N", what, 16, type=whole(1))
     add.seed("the bootstrap and of the random policy")
     add("--plot", "FILE", "write a plot of size against speed, as PNG or SVG")
-    add.compilation()
+    add.compilation(executor=True)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
