@@ -97,4 +97,4 @@ TYPES: Final[Mapping[str, Callable[[str], Any]]] = MappingProxyType(
         "T": float,
     }
 )
-"""What the values are that help calls so; others are text."""
+"""Values by what help calls them; others are text, and a test says which ours may be."""

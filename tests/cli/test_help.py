@@ -77,6 +77,28 @@ def test_documented_command_lines(line: str) -> None:
     parser().parse_args(shlex.split(line, comments=True)[1:])
 
 
+def test_the_page_of_commands_has_all() -> None:
+    page = (ROOT / "docs" / "reference" / "command-line.md").read_text()
+    rows = [
+        re.findall(r"[\w-]+", row) for row in page.splitlines() if row.startswith("| `mlgo-gym")
+    ]
+    for name, command in COMMANDS.items():
+        if not command.commands:
+            words = set(name.split())
+            assert any(words <= set(row) for row in rows), name
+
+
+def test_the_page_of_clusters_has_the_commands_that_take_them() -> None:
+    page = (ROOT / "docs" / "guides" / "scale.md").read_text()
+    (said,) = re.findall(r"`--ray` is taken by ([^.]*)\.", page)
+    found = {
+        name.removeprefix("mlgo-gym ")
+        for name, command in COMMANDS.items()
+        if "--ray-workers" in command._option_string_actions
+    }
+    assert found == set(re.findall(r"`(.*?)`", said))
+
+
 def test_commands_are_imported_when_they_are_used() -> None:
     command = [sys.executable, "-c", LOADED]
     done = subprocess.run([*command, "--help"], capture_output=True, text=True, check=True)
@@ -111,6 +133,20 @@ def test_what_is_taken_by_default_can_be_asked_for(name: str) -> None:
         ):
             taken = take(default) if isinstance(default, str) else default
             assert take(str(default)) == taken, action.option_strings
+
+
+TEXTS = {
+    *("ADDRESS", "CPU", "FILE", "FILE:NAME", "FLAG", "ID", "NAME", "NAME=VALUE", "PATH", "PATTERN"),
+    *("POLICY", "PROBLEM=POLICY", "REWARD", "TEXT", "TRIPLE", "URL", "VERSION", "WORD"),
+}
+"""The values of options that are any text; a value is parsed by what help calls it."""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_value_that_is_not_parsed_is_a_text(name: str) -> None:
+    actions = COMMANDS[name]._actions
+    texts = {each.metavar for each in actions if each.type is str and each.choices is None}
+    assert texts <= TEXTS
 
 
 def test_a_parser_is_for_more_than_one_command_line() -> None:
