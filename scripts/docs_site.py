@@ -4,6 +4,7 @@
 
     make docs        # into build/site; open build/site/index.html
     make docs-links  # whether the links to other sites lead anywhere
+    python -m scripts.docs_site names  # the tables of names in docs/reference/python.md
 
 The pages of docs/ are those that are read on a code host. The site adds what a code host lacks: a
 table of contents, made from the tables of docs/index.md; one page for each package, from the
@@ -28,6 +29,7 @@ from mlgo_gym.cli._main import CommandParser, whole
 
 ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "docs"
+NAMES: Final = DOCS / "reference" / "python.md"
 PAGES: Final = ROOT / "build" / "site-pages"
 SITE: Final = ROOT / "build" / "site"
 OUTSIDE: Final = {
@@ -151,6 +153,39 @@ def public_names() -> dict[str, list[str]]:
     return found
 
 
+def name_tables() -> str:
+    """Return the part of docs/reference/python.md that lists the public names, from docstrings.
+
+    Objects that are neither classes nor functions have no docstring; they keep the page's text.
+    """
+    kept = dict(
+        re.findall(r"^\| `(\w+)` \| (.*) \|$", NAMES.read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    parts = []
+    for package, names in public_names().items():
+        module = importlib.import_module(package)
+        parts.append(f"## `{package}`\n\n{_summary(module)}\n\n| name | what it is |\n|---|---|\n")
+        for name in sorted(names):
+            value = getattr(module, name)
+            documented = inspect.isclass(value) or inspect.isfunction(value)
+            text = _summary(value).replace("|", "\\|") if documented else kept.get(name, "")
+            parts.append(f"| `{name}` | {text} |\n")
+        parts.append("\n")
+    return "".join(parts).rstrip() + "\n"
+
+
+def _summary(value: object) -> str:
+    """The first line of a docstring, in Markdown."""
+    return inspect.cleandoc(value.__doc__ or "").splitlines()[0].replace("``", "`")
+
+
+def write_names() -> None:
+    """Bring the tables of docs/reference/python.md up to date."""
+    text = NAMES.read_text(encoding="utf-8")
+    before = text[: text.index("## `mlgo_gym`\n")]
+    NAMES.write_text(before + name_tables(), encoding="utf-8")
+
+
 def write_api() -> None:
     """Write a page for each package, with the docstrings of its public names."""
     from sphinx.ext.autodoc.mock import mock  # noqa: PLC0415 - of docs/requirements.txt
@@ -227,7 +262,11 @@ def main() -> int:
     """Build the site; a warning of Sphinx's, such as a link that leads nowhere, is an error.
 
     With the name of another of Sphinx's builders, such as ``linkcheck``, that has its turn.
+    With ``names``, only docs/reference/python.md is written.
     """
+    if sys.argv[1:] == ["names"]:
+        write_names()
+        return 0
     write_pages()
     builder = sys.argv[1] if len(sys.argv) > 1 else "html"
     output = SITE if builder == "html" else SITE.with_name(builder)

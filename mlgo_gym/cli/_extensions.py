@@ -28,7 +28,7 @@ GROUP: Final = "mlgo_gym.extensions"
 
 
 class Extension:
-    """Options of commands and what they do; every method may be left as it is.
+    """Options added to commands, with their effects; every method has a default.
 
     Attributes:
         commands: the commands that get the options, such as ``corpus build``.
@@ -69,7 +69,7 @@ class Extension:
 
 
 class Addition:
-    """Something that ``evaluate`` measures of the same packages and policies.
+    """One more measurement that ``evaluate`` makes, of the same packages and policies.
 
     >>> Addition().record(seed=0)
     {}

@@ -23,7 +23,7 @@ _INLINED: Final = "DW_TAG_inlined_subroutine"
 
 @dataclass(frozen=True, slots=True)
 class InlinedCode:
-    """The code that came of one call in one function.
+    """The code that one inlined call left in one function.
 
     Attributes:
         function: the symbol of the function that the code is in.
@@ -58,7 +58,7 @@ class InlinedCode:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCode:
-    """A function's code by the calls that it came of.
+    """A function's code, by the inlined calls that it comes from.
 
     Attributes:
         name: the function's symbol.
@@ -80,7 +80,7 @@ class FunctionCode:
 
 
 def function_code(data: bytes) -> dict[str, FunctionCode]:
-    """The functions of an ELF object by symbol, by the calls that their code came of.
+    """Return the functions of an ELF object by symbol, with the inlined calls in their code.
 
     A function is known by its place, since what LLVM has cloned has one name in DWARF.
 

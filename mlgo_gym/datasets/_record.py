@@ -17,7 +17,7 @@ from mlgo_gym.rollout import ModuleReport, rollout
 
 
 def header_of(problem: Problem, opt_level: str | None = None) -> DatasetHeader:
-    """The header of what the embedded LLVM compiles, all at clang's level or each at its own.
+    """Return the header of datasets that the embedded LLVM makes, at one level or at each module's.
 
     Raises:
         OptionsError: there is no such level.

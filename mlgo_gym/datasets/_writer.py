@@ -19,7 +19,7 @@ _ENTRY_BYTES: Final = 128
 
 
 class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
-    """Writes a dataset, or goes on with one.
+    """Writes a dataset, or continues one.
 
     What is added is kept in memory until it makes a part; a part is written to another name,
     flushed to the disk, and renamed. Leaving the ``with`` block writes what is left, also where an

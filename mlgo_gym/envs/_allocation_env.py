@@ -49,16 +49,17 @@ class _Episode:
 
 
 class AllocationEnv(DecisionEnv):
-    """One function an episode, measured by LLVM's own score of its registers' allocation.
+    """One function in each episode, measured by LLVM's own score of its register allocation.
 
-    `DecisionEnv` says what all environments have in common. Of eviction,
-    ``mlgo_gym/RegallocEviction-v0``, a step is one live range that finds no register: the action
-    is a position whose mask is 1, the live ranges there are evicted, and 32 evicts nothing. Of
-    priority, ``mlgo_gym/RegallocPriority-v0``, it is one live range that is queued: the action
-    is its priority, ``float32 (1,)``; the highest comes first.
+    `DecisionEnv` says what all environments have in common. In ``mlgo_gym/RegallocEviction-v0``, a
+    step is one live range that finds no register: the action is a position whose mask is 1, the
+    live ranges there are evicted, and 32 evicts nothing. In ``mlgo_gym/RegallocPriority-v0``, a
+    step is one live range that is queued: the action is its priority, ``float32 (1,)``; the highest
+    comes first.
 
-    Info, besides: ``function``; at the end ``counts``, the weighted instructions by kind, and
-    ``machine_code_sha256``. The score's key is ``score``.
+    The info also has ``function``, ``score``, the weighted instructions by kind (``count_loads``,
+    ``count_stores``, ``count_copies`` and others), and ``machine_code_sha256``. Counts and hash are
+    0 and empty before the end.
 
     ``reset`` goes on to the next function of the module that asks, in LLVM's order, and then to the
     next module; modules come in an order that is drawn from the seed, and a seed starts anew.

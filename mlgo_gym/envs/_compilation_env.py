@@ -26,12 +26,13 @@ from mlgo_gym.rollout import check_sites
 
 
 class CompilationEnv(DecisionEnv):
-    """One module an episode, measured by its object; `DecisionEnv` says what all have in common.
+    """One module in each episode, measured by its object.
 
-    Of the inliner, ``mlgo_gym/InliningForSize-v0``, a step is one call site: inline it (1) or
-    leave it (0)? The reward is the share of the bytes in the object's ``.text*`` sections that was
-    saved against LLVM's own heuristic in the same pipeline; the score's key in the info is
-    ``text_size_bytes``. At the end comes ``object_sha256``, too.
+    `DecisionEnv` says what all environments have in common. In ``mlgo_gym/InliningForSize-v0``, a
+    step is one call site: inline it (1) or leave it (0)? The reward is the share of the bytes in
+    the object's ``.text*`` sections that was saved against LLVM's own heuristic in the same
+    pipeline. The info also has the score, ``text_size_bytes``, and ``object_sha256``; both are 0
+    and empty before the end.
 
     Options of ``reset``: ``{"module": NAME}`` takes that module of the corpus, a
     `mlgo_gym.corpus.Module` takes that one. Otherwise modules are drawn with the environment's
@@ -45,21 +46,27 @@ class CompilationEnv(DecisionEnv):
             strings.
         baseline: the policy that the score is relative to, or its name, such as ``never``; ``None``
             is LLVM's own heuristic.
-        sites: ``info["site"]`` says where the call is that is decided about, as a line of JSON.
-        settings: ``split``, ``train`` or ``test``, leaves out corpora of folders that are of
-            another; ``weights``, how often each module is drawn: ``uniform``, ``size``, or numbers
-            by name; ``opt_level``, clang's level to compile at (``O1`` to ``O3``, ``Os``, ``Oz``),
-            the one of each module's command line if ``None``; ``reward``, what it is for, if not
-            the problem's measure: ``text``, ``linked``, what a linker keeps where the corpus's
-            other objects are LLVM's own, ``instructions`` or ``cost`` of the corpus's workloads
-            (`mlgo_gym.lab.programs`), ``estimate`` of the counts in the bitcode
-            (`mlgo_gym.lab.programs`), or several with weights, as in ``text:0.5,instructions:0.5``;
-            ``illegal_action``, ``fallback`` or ``error``; ``reward_on_truncation``, of an episode
-            that LLVM does not bring to its end; ``decision_limit``, what asks more often is
-            truncated; ``timeout_s``, how long LLVM may take for one compilation, in seconds;
-            ``memory_limit_bytes``, a worker that has grown above it is replaced between episodes;
-            ``render_mode``, ``ansi`` makes ``render`` describe the state in a few lines of text,
-            ``rgb_array`` as a picture.
+        sites: ``info["site"]`` has the place of the call in question, as a line of JSON.
+        settings: these keywords, which all environments take:
+
+            - ``split``: of a folder of corpora, only those of ``train``, ``test`` or ``final``;
+              ``None`` takes all but ``final``.
+            - ``weights``: how often each module is drawn: ``uniform``, ``size``, or numbers by
+              name.
+            - ``opt_level``: clang's level to compile at (``O1`` to ``O3``, ``Os``, ``Oz``);
+              ``None`` takes that of each module's command line.
+            - ``reward``: the measure, or its name; ``None`` is the problem's own. Sizes: ``text``;
+              ``linked``, ``linked_text_gc`` and ``linked_text_icf``, which a linker keeps where the
+              corpus's other objects are LLVM's own. Programs of the corpus's workloads:
+              ``instructions``, ``cost``. Boxed calls: ``box``, ``box-time``. Counts in the bitcode:
+              ``estimate``. Several with weights: ``text:0.5,instructions:0.5``.
+            - ``illegal_action``: ``fallback`` or ``error``.
+            - ``reward_on_truncation``: the reward of an episode that LLVM does not finish.
+            - ``decision_limit``: the number of decisions after which an episode is truncated.
+            - ``timeout_s``: how long LLVM may take for one compilation, in seconds.
+            - ``memory_limit_bytes``: a worker that has grown above it is replaced between episodes.
+            - ``render_mode``: ``ansi`` makes ``render`` describe the state in a few lines of text,
+              ``rgb_array`` as a picture.
 
     Raises:
         CorpusError: the corpus cannot be used.

@@ -80,15 +80,15 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
     send them, are replaced by the feature's upper bound. After the last decision no question is
     pending, and the observation is all zeros.
 
-    Action: what the problem's advice is. A number that LLVM does not take stands for the problem's
-    `Problem.fallback_action`, and ``info["illegal_actions"]`` counts it; with
-    ``illegal_action="error"`` it is an error, which leaves the decision pending. What is no number
-    always is.
+    Action: the problem's advice. A number that LLVM does not take is replaced by the problem's
+    `Problem.fallback_action`, and ``info["illegal_actions"]`` counts it. With
+    ``illegal_action="error"`` it is an error, which leaves the decision pending; anything but a
+    number always is.
 
     Reward: 0 until the last decision, then what the measure's score of the compilation saves of
     the baseline's (`mlgo_gym.rollout.reward_of`); positive is better than the baseline. An episode
     that is truncated ends with ``reward_on_truncation``, -1 by default, which is as bad as code of
-    twice the size: to crash LLVM never pays.
+    twice the size.
 
     Info: the same keys and types from ``reset`` to the end, flat, so that it can be recorded step
     by step. ``module``; ``decision``, the number of answers so far; ``illegal_actions``, how many

@@ -16,8 +16,9 @@ from mlgo_gym.rollout import Measure, check_sites, measure_of
 def make_env(
     problem: str | Problem, corpus: CorporaLike | None = None, **settings: Any
 ) -> DecisionEnv:
-    """The environment of a problem: of functions, where its measure scores them by themselves.
+    """Make the environment of a problem.
 
+    It is an `AllocationEnv` if the measure scores single functions, else a `CompilationEnv`.
     ``gymnasium.make("mlgo_gym/InliningForSize-v0", ...)`` is this, in Gymnasium's wrappers.
 
     Args:

@@ -33,11 +33,11 @@ def feature_space(features: Sequence[Feature]) -> spaces.Space[ObservationDict]:
 
 
 def observed(problem: Problem, asked: Observation | None) -> ObservationDict:
-    """A question as the space of its problem's features has it, in arrays of its own.
+    """Return an observation as environments show it, in new arrays.
 
-    NaN and infinity are replaced by the feature's upper bound; what LLVM sends besides the features
-    is left out; where nothing is asked, all is 0. It is what the environments show; a policy that
-    was trained with them sees the same elsewhere if it answers this.
+    It has the problem's features only. NaN and infinity are replaced by the feature's upper bound.
+    Without an observation, all is 0. A policy that was trained in environments sees the same
+    elsewhere if it is given this.
 
     >>> from mlgo_gym.problems import RegallocPriority
     >>> observed(RegallocPriority(), None)["weight"]

@@ -20,16 +20,17 @@ class PerDecisionReward(
     gymnasium.Wrapper[ObservationDict, Any, ObservationDict, Any],
     gymnasium.utils.RecordConstructorArgs,
 ):
-    """Each step's reward is what its answer changed, against LLVM's own answers from there on.
+    """Reward each step by what its answer changes if LLVM answers all later questions itself.
 
-    The value of a state is the reward that the episode would end with if LLVM answered all that is
-    left. A step is worth the difference of two values: 0 where the answer is LLVM's own, else a
-    fork is played to its end to see. So the steps sum to the episode's reward exactly, as in
-    potential-based shaping (Ng, Harada and Russell, ICML 1999), and the best policy is the same.
+    The value of a state is the reward that the episode would end with if LLVM answered all
+    questions that are left. A step is worth the difference of two values: 0 where the answer is
+    LLVM's own, else a fork is played to its end to see. So the steps sum to the episode's reward
+    exactly, as in potential-based shaping (Ng, Harada and Russell, ICML 1999), and the best policy
+    is the same.
 
     An answer other than LLVM's costs a fork and the rest of a compilation, about as long as an
-    episode on the average. What the first decision has to bear besides is LLVM's own reward, 0
-    unless the environment compares with another baseline. An episode that is truncated ends with
+    episode on the average. The first step also carries LLVM's own reward, which is 0 unless the
+    environment compares with another baseline. An episode that is truncated ends with
     ``reward_on_truncation``; so does a fork that LLVM does not bring to its end.
 
     The register allocator does not say what LLVM would answer. There, ``default`` answers in LLVM's
@@ -37,7 +38,7 @@ class PerDecisionReward(
 
     Args:
         env: the environment, without wrappers that change its observations.
-        default: answers what is left, from an observation, in place of LLVM's own heuristic.
+        default: a function from an observation to an answer, in place of LLVM's own heuristic.
 
     Raises:
         UsageError: LLVM does not say what it would answer, and there is no ``default``.

@@ -26,9 +26,9 @@ class FloatVectorObservation(
     gymnasium.ObservationWrapper[Vector, Any, ObservationDict],
     gymnasium.utils.RecordConstructorArgs,
 ):
-    """All features as one ``float32`` vector, in LLVM's order. It goes around the other wrappers.
+    """All features as one ``float32`` vector, in LLVM's order.
 
-    Large counts are rounded to what a float32 holds.
+    Apply it last, around the other wrappers. Large counts are rounded to what a float32 holds.
 
     >>> import gymnasium, mlgo_gym
     >>> env = FloatVectorObservation(gymnasium.make("mlgo_gym/InliningForSize-v0"))
@@ -130,7 +130,7 @@ class DefaultAdviceObservation(_InfoObservation):
 
 
 class ActionMaskObservation(_InfoObservation):
-    """The mask of actions as a part of the observation, for agents that look for it there.
+    """An observation with the mask of actions in it, for agents that look for the mask there.
 
     The observation is a dictionary of ``action_mask``, ``int8 (N,)``, and of the environment's own
     observation under another key. RLlib's action masking asks for ``observations``, the convention
@@ -175,13 +175,13 @@ class LogScaleAction(
 
     ``a`` stands for ``(high + 1) ** ((a + 1) / 2) - 1``: -1 for 0, 1 for the highest, and equal
     steps for equal factors. LLVM's own priorities are a few hundred to a few thousand of four
-    thousand million, so that a linear scale has hardly two of them apart.
+    thousand million, so a linear scale can hardly tell two of them apart.
 
     Args:
         env: an environment with a box of actions from 0 up, such as ``RegallocPriority-v0``.
 
     Raises:
-        UsageError: its actions are others.
+        UsageError: the environment's actions are not such a box.
 
     >>> import gymnasium, mlgo_gym
     >>> env = LogScaleAction(gymnasium.make("mlgo_gym/RegallocPriority-v0"))
@@ -213,7 +213,7 @@ class NestedInfo(
     gymnasium.Wrapper[ObservationDict, Any, ObservationDict, Any],
     gymnasium.utils.RecordConstructorArgs,
 ):
-    """The info as it was before it became flat; the next version will not have this wrapper.
+    """The nested info of earlier versions. Deprecated: the version after 0.1 will not have it.
 
     Keys are there only when they mean something: ``default_advice``, ``context``, ``site`` and
     ``besides`` while a decision is pending, the score, hashes and ``counts`` at the end, ``error``

@@ -119,7 +119,9 @@ def _is_typed(site: Site) -> bool:
 
 
 def site_of(observation: Observation) -> Site | None:
-    """The site of what is asked, in a compilation that tells it (`Task.sites`); else ``None``.
+    """Return the site of a pending decision, in a compilation that sends sites (`Task.sites`).
+
+    Without sites, it is ``None``.
 
     >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
     >>> from mlgo_gym.llvm import Task

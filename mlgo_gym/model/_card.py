@@ -152,7 +152,7 @@ def shipped_models() -> dict[str, Path]:
 
 
 def find_model(text: str) -> str:
-    """The folder of a shipped model, where a text is its name and nothing of that name is here.
+    """Return the folder of a shipped model; any text that is no such name stays as it is.
 
     Args:
         text: a path, a URI, an address, or the name of a shipped model.

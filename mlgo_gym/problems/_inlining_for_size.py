@@ -71,9 +71,9 @@ class InliningForSize(Problem):
             its module and sent behind its own: linkage, uses and sizes.
         hotness: likewise how hot the call is, by a profile in the module: shares of all counts,
             which no factor of them changes. Without a profile nothing is hot, and nothing counted.
-        skip_policy: of which callers LLVM decides by its own heuristic, and asks nothing
-            (``-ml-inliner-skip-policy``): ``never``, or ``if-caller-not-cold``, which leaves to
-            the advisor what a profile says is cold.
+        skip_policy: callers about which LLVM decides by its own heuristic, without asking
+            (``-ml-inliner-skip-policy``): ``never`` is none of them, ``if-caller-not-cold`` all but
+            those that a profile says are cold.
 
     Raises:
         OptionsError: the threshold is not a number above 0, the vocabulary is none, or there is no

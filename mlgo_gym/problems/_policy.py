@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mlgo_gym.problems._problem import Problem
 
 Action = int | float
-"""The number that a policy answers, whole where the advice is."""
+"""A number that answers an observation; an integer where the advice is one."""
 
 Answer = Callable[[Observation], Action]
 """A function from an observation of one compilation to an action."""
@@ -185,7 +185,7 @@ class RandomPolicy(Policy):
 
 
 def as_policy(given: PolicyLike) -> Policy:
-    """A policy; of a function, the one that answers with it.
+    """Return a policy as it is, or make one that answers with a function.
 
     >>> isinstance(as_policy(lambda observation: 1), Policy)
     True

@@ -192,9 +192,9 @@ class RegallocEviction(Problem):
     Attributes:
         max_eviction_count: how often a live range may be evicted before it may be no more
             (``-mlregalloc-max-eviction-count``); LLVM's value is 100.
-        live_range: it is told, besides, which live range wants a register, by the number of its
-            virtual register; it is no feature. In one function of a module as it is when registers
-            are allocated, the numbers that are there before LLVM splits any are always the same.
+        live_range: also send the virtual register of the live range that asks; it is not a feature.
+            For a given function, the numbers of live ranges that LLVM has not split are the same in
+            every compilation.
 
     Raises:
         OptionsError: the count is not a whole number above 0, or ``live_range`` no truth value.

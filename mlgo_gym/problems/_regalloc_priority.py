@@ -66,6 +66,9 @@ def by_size(observation: Observation) -> float:
 class RegallocPriority(Problem):
     """LLVM's allocation priorities, scored by what the allocation costs.
 
+    A decision is one live range that is queued. The advice is its priority, a number from 0 to
+    4,294,967,040; live ranges with higher priorities get registers first.
+
     >>> [feature.spec.name for feature in RegallocPriority.features]
     ['li_size', 'stage', 'weight']
     """

@@ -35,7 +35,7 @@ Made = TypeVar("Made")
 
 
 def reward_of(score: float, baseline: float) -> float:
-    """The share of the baseline that was saved: ``1 - score / baseline``, positive is better.
+    """Return the share of the baseline that was saved: ``1 - score / baseline``; more is better.
 
     Where the baseline is 0 it is ``-log(1 + score)``: 0 if the score is 0 too, and below that the
     more it costs.

@@ -110,7 +110,7 @@ def measure_named(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     exports: tuple[str, ...] = ("*",),
 ) -> Measure:
-    """The measure of a reward's name, or a mix such as ``text:0.5,instructions:0.5``.
+    """Return the measure of a reward's name, or a mix such as ``text:0.5,instructions:0.5``.
 
     Args:
         text: a name of `reward_names`, or several, each with a weight.
@@ -124,7 +124,7 @@ def measure_named(
             shared library does, or ``("main",)`` for a program.
 
     Raises:
-        OptionsError: it is no such thing.
+        OptionsError: the text names no measure.
         EnvironmentSetupError: another package's measure cannot be used.
         WorkloadError: the corpus has no workload, or one cannot be used.
 

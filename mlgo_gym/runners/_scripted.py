@@ -36,7 +36,7 @@ class NoInferenceModelRunner(MLModelRunner):
 
 
 class ScriptedRunner(MLModelRunner):
-    """Answers with what a function makes of the inputs, or with one value after the other.
+    """Answers with a function of the inputs, or with one value after the other.
 
     Args:
         answers: a function from the inputs (views by name, not to be kept or written) to a value

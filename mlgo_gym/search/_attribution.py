@@ -60,7 +60,7 @@ def disjoint_flips(
     *,
     by_callee: bool,
 ) -> list[Flip]:
-    """Flips that do not get in each other's way, drawn at random.
+    """Draw flips at random whose effects do not overlap.
 
     Args:
         base: the compilation that they are flips of.
@@ -109,7 +109,7 @@ def single_flips(
 def effects_of(
     compiler: NamingCompiler, base: NamedCompilation, flips: Sequence[Flip]
 ) -> list[FlipEffect]:
-    """Make flips in one compilation, and say what each changed.
+    """Make flips in one compilation, and return what each changed.
 
     A flip whose decisions did not come again, or were about another callee, is left out.
 

@@ -31,7 +31,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class SearchSetting:
-    """How long a module is searched, in which order, and how much text may come of it.
+    """The time, order and limit of text of a module's search.
 
     Attributes:
         budget_s: how long, in seconds; at least LLVM's default is compiled.

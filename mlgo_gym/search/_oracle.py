@@ -74,13 +74,13 @@ class Oracle:
         policy: one more policy to start from, which comes before the other starts and is compiled
             whatever the budget.
         start: a choice to go on from, as an earlier search found it.
-        measure: what is to be little; ``None`` is the problem's own, the text.
-        plain: what LLVM makes without being asked, to compare with and to limit the text by;
-            ``None`` is what its default answers make. They differ where LLVM stops asking.
+        measure: what to minimise; ``None`` is the problem's own, the text.
+        plain: LLVM's result without an advisor, which is the baseline and limits the text;
+            ``None`` is the result of its default answers. They differ where LLVM stops asking.
 
     Attributes:
         compilations: how many compilations and branches there have been.
-        wrong: with how many of them a program did something else than it must.
+        wrong: how many of them gave a program that did something wrong.
 
     Raises:
         OptionsError: the start needs a policy that is not given.

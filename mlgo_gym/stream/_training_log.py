@@ -185,7 +185,7 @@ class TrainingLogReader:
         TrainingLogError: at construction for the header, while iterating for the rest.
 
     >>> import io
-    >>> from mlgo_gym.base._tensor_spec import TensorSpec
+    >>> from mlgo_gym import TensorSpec
     >>> header = Header((TensorSpec("size", "int64_t", (1,)),))
     >>> file = io.BytesIO()
     >>> writer = TrainingLogWriter(file, header)

@@ -187,7 +187,7 @@ def _address(runner: MLModelRunner, index: int) -> int:
 def round_trips_us(
     runner: MLModelRunner, count: int, *, warm_up: int = 200
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """How long a runner takes to evaluate what its inputs hold: float64 [count], microseconds.
+    """Time a runner's evaluations of its present inputs: float64 [count], microseconds.
 
     Evaluations are timed one by one, after some that are not; the inputs stay as they are.
 

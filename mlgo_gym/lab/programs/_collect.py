@@ -35,7 +35,7 @@ _COUNTED: Final = Way(
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """A profile, and what is to be known of it.
+    """A profile, and how it was collected.
 
     Attributes:
         profile: the counts of one run of each workload, added up.

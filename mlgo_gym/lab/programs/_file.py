@@ -23,7 +23,7 @@ _EXPECTED: Final = "expected a profile of instrumented IR as 'llvm-profdata merg
 
 @dataclass(frozen=True, slots=True)
 class ProfileFile:
-    """An indexed profile of instrumented IR, of which the header has been looked at.
+    """An indexed profile of instrumented IR, whose header has been read.
 
     Attributes:
         name: what it is called in errors.

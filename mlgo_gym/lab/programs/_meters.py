@@ -275,7 +275,7 @@ def meter_named(name: str) -> Meter:
 
 
 def check_tools(names: Iterable[str]) -> None:
-    """See that there is what programs are linked by, and what meters of these names need.
+    """Check that the tools for linking programs, and for the named meters, are installed.
 
     Raises:
         ToolchainError: there is no clang.

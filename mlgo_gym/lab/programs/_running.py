@@ -130,7 +130,7 @@ def run_program(
     cpu: int | None = None,
     check_output: bool = True,
 ) -> ProgramRun:
-    """Run a workload's program once, and see that it did what it must.
+    """Run a workload's program once, and check its output.
 
     Args:
         workload: what it is given, and what it must do.

@@ -74,16 +74,16 @@ class TierUpEnv(gymnasium.Env[_Observation, np.int64]):
     """When to compile: a dynamic compiler's decisions over a recorded program.
 
     An episode is a run of one program. A step is an event of a function: the count of its calls,
-    of its jumps back while it runs at O0, or of calls that its specialised code does not know,
-    reaches a power of two. Actions: 0 goes on, 1 to 3 compile the function at O1 to O3, 4 enters
-    the loop that runs (on-stack replacement), 5 specialises the function on the values that an
-    argument has had, 6 prunes it to the blocks that it has reached, 7 drops such code for O0's. An
-    action that is not allowed (`action_masks`) goes on, and is counted. No process runs: the
+    of its jumps back while it runs at O0, or of guard failures in its speculative code, reaches a
+    power of two. Actions: 0 goes on, 1 to 3 compile the function at O1 to O3, 4 enters the running
+    loop (on-stack replacement), 5 specialises the function on the values that an argument has had,
+    6 prunes it to the blocks that it has reached, 7 drops such code for O0's. An action that is not
+    allowed (`action_masks`) counts as 0, and is counted in the info. No process runs: the
     program was recorded once, and is replayed exactly.
 
-    The reward of a step is minus the seconds until the next, divided by those of the whole run
-    under the baseline; the last step adds 1. So the sum of an episode is the part of the baseline's
-    time that was saved: 0 is as good as the baseline.
+    The reward of a step is minus the seconds until the next event, divided by the seconds of the
+    whole run under the baseline; the last step adds 1. So the sum of an episode is the share of the
+    baseline's time that was saved: 0 is as good as the baseline.
 
     Args:
         recordings: a recording, its file, a folder of them, or several of those; the sample's, if

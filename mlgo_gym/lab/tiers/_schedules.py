@@ -45,7 +45,7 @@ _MOST_FAILURES: Final = 8
 
 
 def schedule_named(name: str, seed: int = 0) -> TierPolicy:
-    """The policy of a name.
+    """Return the policy of a name.
 
     ``O0`` never compiles again; ``O1``, ``O2`` and ``O3`` compile at the first call; ``O2@8192``
     when calls and jumps back together reach a count; ``hotspot`` and ``v8`` have the thresholds of
@@ -132,7 +132,7 @@ _WAYS: Final = {
 def played(
     recording: Recording, policy: TierPolicy, threads: int = 0, *, replay: Replay | None = None
 ) -> Replay:
-    """A recording played to its end under a policy.
+    """Play a recording to its end under a policy.
 
     Args:
         recording: what is played.
@@ -201,7 +201,7 @@ def _ski_rental(replay: Replay) -> int:
 
 
 def oracle_s(recording: Recording, *, waits: bool = True) -> float:
-    """The least seconds that any decisions give, for a program that waits for compilations.
+    """Return the least seconds that any decisions take, if the program waits for compilations.
 
     Functions do not depend on each other there: what each costs between two of its own events is
     a matter of its tier, and dynamic programming over its events finds the least. It adds in
