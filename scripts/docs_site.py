@@ -223,18 +223,20 @@ def write_commands() -> None:
     folder = PAGES / "commands"
     folder.mkdir()
     top = whole()
-    texts = {name: list(_helps(each)) for name, each in sorted(top.commands.items())}
+    texts = {name: list(command_helps(each)) for name, each in sorted(top.commands.items())}
     index = f"# Commands\n\n```text\n{top.format_help()}```\n\n"
     (folder / "index.md").write_text(index + _toctree("", texts), encoding="utf-8")
     for name, helps in texts.items():
         (folder / f"{name}.md").write_text("\n".join(helps), encoding="utf-8")
 
 
-def _helps(command: CommandParser) -> Iterator[str]:
+def command_helps(command: CommandParser) -> Iterator[str]:
+    """The sections of a command's page: its help, and that of each subcommand."""
+    command.load()
     level = "#" * (len(command.prog.split()) - 1)
     yield f"{level} {command.prog}\n\n```text\n{command.format_help()}```\n"
     for _, each in sorted(command.commands.items()):
-        yield from _helps(each)
+        yield from command_helps(each)
 
 
 def write_pages() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.docs_site import contents, relinked
+from mlgo_gym.cli._main import whole
+from scripts.docs_site import command_helps, contents, relinked
 from scripts.pictures import COLUMNS, percent, rows
 
 ROOT = Path(__file__).parent.parent
@@ -65,3 +66,9 @@ def test_the_readmes_picture_is_of_the_table() -> None:
     readme = (ROOT / "README.md").read_text()
     assert f"| project file and `inlining-for-size-project` | 11 | {shown}" in readme
     assert f"{shown[1:]} smaller on average" in readme
+
+
+def test_pages_of_commands_have_their_options() -> None:
+    top = whole()
+    for page in command_helps(top.commands["dataset"]):
+        assert "example: mlgo-gym dataset" in page

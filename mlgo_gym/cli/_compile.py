@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 DESCRIPTION = (
     "Compile bitcode, LLVM assembly or corpora with the embedded LLVM and a model's advice, and "
-    "say what became of the size against LLVM's default. The output is an object, or what the "
-    "ending of its name says: .s assembly, .bc optimised bitcode. Models of several problems "
-    "answer in the same compilation."
+    "print the size against LLVM's default. The output is an object; with the suffix .s it is "
+    "assembly, with .bc optimised bitcode. Models of several problems answer in the same "
+    "compilation."
 )
 EXAMPLE = "mlgo-gym compile x.bc -o x.o --model inlining-for-size"
 
@@ -39,15 +39,15 @@ _INPUT_SUFFIXES: Final = (".bc", ".ll")
 def add_options(add: shared.Options) -> None:
     add("input", "IN", "IN.bc or IN.ll", nargs="?")
     add.corpus()
-    add("-o --output", "OUT", "a file; of corpora a folder", required=True)
-    add.model("what answers LLVM", modes=IN_PROCESS, many=True)
+    add("-o --output", "OUT", "a file; for corpora, a folder", required=True)
+    add.model("a model that answers LLVM", modes=IN_PROCESS, many=True)
     add.policy(many=True)
     add.seed()
-    what = "take the best of LLVM's own and of each --model's and --policy's: the object with the "
-    what += "least text, and where registers are allocated the best of each function"
+    what = "keep the best result among LLVM's own and those of all models and policies: the object "
+    what += "with the least text; for register allocation, the best of each function"
     add("--keep-smaller", "", what)
     add.problem()
-    what = "what comes out (default: by the ending of OUT; of corpora, objects)"
+    what = "the form of the output (default: by the suffix of OUT; for corpora, objects)"
     add("--emit", tuple(_SUFFIXES), what)
     add("--log", "FILE", "write LLVM's training log")
     add.compilation()

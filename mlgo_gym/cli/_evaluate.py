@@ -23,24 +23,24 @@ _REPEATS: Final = 5
 
 def add_options(add: shared.Options) -> None:
     add.corpus()
-    add.model("what is compared, once for each", many=True)
+    add.model("a model to compare; repeat for more", many=True)
     add.policy(many=True)
     add.problem()
     add.seed("the bootstrap and of the random policy")
-    what = "add what comes of keeping the best of each module, LLVM's own among them, and where "
-    what += "registers are allocated the best of each function"
+    what = "add the best of each module among all policies and LLVM's own; for register "
+    what += "allocation, the best of each function"
     add("--keep-smaller", "", what)
-    add("--traces", "DIR", "what 'search --output' has written", type=place)
-    add("--text", "", "with register allocation: compare the code as well, in twice the time")
-    what = "link each package too: what a linker keeps, after --gc-sections, after --icf=safe"
+    add("--traces", "DIR", "compare traces that 'search --output' has written", type=place)
+    add("--text", "", "for register allocation: also compare the code, in twice the time")
+    what = "also link each package: the sizes plain, after --gc-sections and after --icf=safe"
     add("--linked", "", what)
-    what = f"time compilations too, {_REPEATS} of each module under each policy, one at a time"
+    what = f"also time {_REPEATS} compilations of each module under each policy, one at a time"
     add("--time", "", what)
-    what = "put into the models' cards that they were evaluated on corpora of the split 'final'"
+    what = "record in the models' cards that they were evaluated on the split 'final'"
     add("--record-in-card", "", what)
     add("--plots", "DIR", "write plots, as PNG files")
-    add("--html", "FILE", "write a page of it all")
-    add("--modules", "", "print every module, too")
+    add("--html", "FILE", "write the results as a page")
+    add("--modules", "", "also print every module")
     add.compilation(executor=True)
 
 

@@ -26,13 +26,13 @@ EXAMPLE = "mlgo-gym freeze --model inlining-for-size --output frozen"
 
 
 def add_options(add: shared.Options) -> None:
-    add.model("what is compiled", modes=(), required=True)
-    add.output("where it goes")
+    add.model("the model to compile", modes=(), required=True)
+    add.output("folder for the files")
     add("--name", "NAME", "the files' name and the C prefix", "model")
     add("--cpu", "CPU", "LLVM's name of a CPU (default: this machine's, or the target's generic)")
-    add("--target", "TRIPLE", "another machine, such as aarch64-linux-gnu, that the object is for")
+    add("--target", "TRIPLE", "compile for another machine, such as aarch64-linux-gnu")
     add("--profile", "", "print the code by operators, and name them in it to profilers (DWARF)")
-    add("--emit", "WHAT", "machine code, or C source", "object", choices=("object", "c"))
+    add("--emit", "WHAT", "object: machine code; c: C source", "object", choices=("object", "c"))
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

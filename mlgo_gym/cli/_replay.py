@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from mlgo_gym.rollout import Trace
 
 DESCRIPTION = (
-    "Compile again what each trace records, with the recorded answers, and compare the object's "
-    "hash. A level that is given must be that of the trace."
+    "Compile the module of each trace again with the recorded answers, and compare the object's "
+    "hash. With --opt-level, the trace must be of that level."
 )
 EXAMPLE = "mlgo-gym replay traces/digest.c.trace"
 

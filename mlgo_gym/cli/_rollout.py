@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from mlgo_gym.rollout import ModuleReport
 
 DESCRIPTION = (
-    "Compile every module of corpora under a policy and under LLVM's default; print what comes "
-    "out and write LLVM's training log with the rewards."
+    "Compile every module of corpora under a policy and under LLVM's default. Print the results, "
+    "and write LLVM's training log with the rewards."
 )
 EXAMPLE = "mlgo-gym rollout --policy never --log never.log"
 
@@ -30,15 +30,19 @@ def add_options(add: shared.Options) -> None:
     add.corpus()
     add.problem()
     add.policy()
-    add.model("what answers LLVM instead")
+    add.model("a model that answers LLVM instead")
     add.seed()
-    what = "one more problem of the same compilations, beside inlining-for-size"
+    what = "answer another problem in the same compilations, such as regalloc-eviction=lowest-use"
     add("--also", "PROBLEM=POLICY", what, many=True)
     add("--log", "FILE", "write a training log")
     what = "write a trace of each module for 'replay' (inlining-for-size alone), also to s3://..."
     add("--traces", "DIR", what, type=place)
-    add("--observations", "", "traces hold what LLVM asked, too")
-    add("--sites", "", "traces, and FILE.sites beside the log, say where each decision is")
+    add("--observations", "", "keep LLVM's observations in traces")
+    add(
+        "--sites",
+        "",
+        "write the place of each decision into traces, and into FILE.sites beside the log",
+    )
     add.compilation(executor=True)
 
 

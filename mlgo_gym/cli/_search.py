@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from mlgo_gym.search import ModuleSearch
 
 DESCRIPTION = (
-    "Search the decisions of every module for the smallest text, or for what makes the programs "
-    "of the corpus take less, and save the best trace of each. Started again, it goes on where it "
-    "was."
+    "Search answers for every module that give the smallest text, or the least of another reward, "
+    "and save the best trace of each. Started again, it continues."
 )
 _TEXT: Final = 3
 _OTHER: Final = 4
@@ -36,10 +35,10 @@ EXAMPLE = "mlgo-gym search --corpus corpora/lupa --budget 30s --output traces"
 
 def add_options(add: shared.Options) -> None:
     add.corpus()
-    add.budget("for each module, over all runs", "60s")
-    what = "where traces are written; of several packages, a folder for each"
+    add.budget("time for each module, over all runs", "60s")
+    what = "folder for traces; for several packages, one in it for each"
     add.output(what, may_be_remote=True)
-    add.reward("text", "keep nothing that has")
+    add.reward("text", "keep only results with")
     add.model("a model to start from")
     add.problem()
     add.seed("the order of trials")

@@ -26,14 +26,14 @@ _FOLDER = "mlgo-gym-serve-"
 
 
 def add_options(add: shared.Options) -> None:
-    add.model("what answers", modes=IN_PROCESS, required=True)
+    add.model("the model that answers", modes=IN_PROCESS, required=True)
     what = "HOST:PORT or unix:PATH (default: a socket in a folder of this user's own)"
     add("--address", "ADDRESS", what)
     add.token("that compilers must bring")
-    add("--tls-certificate", "FILE", "PEM: this host's certificate, with those that signed it")
-    add("--tls-key", "FILE", "PEM: the certificate's private key")
+    add("--tls-certificate", "FILE", "PEM file: this host's certificate, with those that signed it")
+    add("--tls-key", "FILE", "PEM file: the certificate's private key")
     add("--streams", "N", "serve N compilations at once; more are refused", 16)
-    add("--idle", "TIME", "how long a compiler may say nothing", "300s")
+    add("--idle", "TIME", "end a stream whose compiler is silent for so long", "300s")
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

@@ -16,7 +16,7 @@ def _description() -> str:
     trainers = "; ".join(f"{name}: {what}" for name, what in described_trainers().items())
     return (
         "Train a policy and write a model directory. Started again with the same "
-        f"folder, it goes on where it was. Trainers: {trainers}."
+        f"folder, it continues. Trainers: {trainers}."
     )
 
 
@@ -25,14 +25,14 @@ EXAMPLE = "mlgo-gym train advantage --corpus corpora --output run --budget 30m"
 
 
 def add_options(add: shared.Options) -> None:
-    add("trainer", trainer_names(), "how it is trained")
+    add("trainer", trainer_names(), "the method of training")
     add.corpus()
     what = "a package to choose the model on, not to train on; repeat for more (default: every "
     add("--hold-out", "NAME", what + "fourth module)", many=True)
     add.output("the run's folder", may_be_remote=True)
     add.budget("for all runs in the folder together")
     add.problem(of_model=False)
-    add.reward("the problem's own measure", "choose no model, if there is another, that makes")
+    add.reward("the problem's own measure", "prefer models that make")
     add.seed("everything random")
     what = "a setting of the trainer, the value as JSON, such as 'rounds=2' or 'fit.epochs=10'; "
     add("--set", "NAME=VALUE", what + "repeat for more", many=True)

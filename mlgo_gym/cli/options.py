@@ -72,7 +72,8 @@ class Options:
             made["choices"] = value
         if default is not None:
             made["default"] = default
-            what = f"{what} (default: {default if isinstance(default, str) else f'{default:,}'})"
+            shown = (default or "none") if isinstance(default, str) else f"{default:,}"
+            what = f"{what} (default: {shown})"
         self._parser.add_argument(*names.split(), **made | {"help": what.lstrip()} | settings)
 
     def either(self) -> Options:
@@ -86,8 +87,10 @@ class Options:
             "more (default: the sample in this package)"
         )
         self("--corpus", "DIR", what, many=True, type=place)
-        what = "only corpora whose recipes are of this split (default: all that are given, but of "
-        self("--split", SPLITS, what + "folders of corpora none of 'final')")
+        what = (
+            "use only corpora of this split (default: all; in folders of corpora, all but 'final')"
+        )
+        self("--split", SPLITS, what)
 
     def compilation(self, *, executor: bool = False) -> None:
         """How modules are compiled, and how many at once, as `workers` says."""
@@ -140,7 +143,7 @@ class Options:
 
     def timeout(self) -> None:
         """``--timeout``."""
-        self("--timeout", "TIME", "for LLVM's part of one compilation", TIMEOUT)
+        self("--timeout", "TIME", "limit of LLVM's time for one compilation", TIMEOUT)
 
     def budget(self, what: str, default: str | None = None) -> None:
         """``--budget``; without a default there is no limit."""
@@ -149,7 +152,7 @@ class Options:
 
     def seed(self, of: str = "the random policy") -> None:
         """``--seed``."""
-        self("--seed", "N", f"of {of}", 0, type=whole(0))
+        self("--seed", "N", f"seed of {of}", 0, type=whole(0))
 
     def output(self, what: str, *, may_be_remote: bool = False) -> None:
         """``--output``, which must be given; a URI, too, if it may be one of S3."""
@@ -165,7 +168,7 @@ class Options:
         what += "'text:0.5,instructions:0.5'. linked_text_gc is after --gc-sections, "
         what += "linked_text_icf after --icf=safe as well"
         self("--reward", "REWARD", f"{what} (default: {default})")
-        what = f"{limit} more than so many times LLVM's own text, at least 1; with --reward"
+        what = f"{limit} at most NUMBER times LLVM's own text; at least 1, with --reward"
         self("--most-text", "NUMBER", what)
 
     def problem(self, *, of_model: bool = True) -> None:
@@ -192,17 +195,21 @@ class Options:
         what += "; with --mode interactive, a host's address" if "interactive" in modes else ""
         self("--model", "DIR", what, many=many, type=model, **settings)
         if len(modes) > 1:
-            self("--mode", modes, f"how it runs: {', '.join(modes)}", modes[0])
-        what = "run the model's files in this process, a frozen model of somebody else's too"
+            self("--mode", modes, f"how the model runs: {', '.join(modes)}", modes[0])
+        what = "run the model in this process, even a frozen model that somebody else made"
         self("--trust-code", "", what)
         if "interactive" in modes:
             self.token("of the host")
-            what = "PEM: the host's certificate, or that of who signed it, where it speaks TLS"
+            what = "PEM file: the host's certificate or its issuer's, if the host uses TLS"
             self("--tls-certificate", "FILE", what)
 
     def token(self, whose: str) -> None:
         """``--token-file``; `token_of` reads it."""
-        self("--token-file", "FILE", f"holds the token {whose} (default: ${_TOKEN}, if it is set)")
+        self(
+            "--token-file",
+            "FILE",
+            f"file with the token {whose} (default: ${_TOKEN}, if it is set)",
+        )
 
     def policy(self, *, many: bool = False) -> None:
         """``--policy``, which may be given several times if there may be many."""
@@ -210,7 +217,7 @@ class Options:
 
         kinds = problems()
         names = "; ".join(f"{name}: {', '.join(kind.policies)}" for name, kind in kinds.items())
-        what = f"what answers LLVM, by name{', once for each' if many else ''}. {names}"
+        what = f"a policy that answers LLVM{'; repeat for more' if many else ''}. {names}"
         choices = dict.fromkeys(name for kind in kinds.values() for name in kind.policies)
         self("--policy", "NAME", what, many=many, choices=tuple(choices))
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from mlgo_gym.cc._project_file import TargetFacts
 
 DESCRIPTION = (
-    "Write which inline functions the objects of a project share. By that file 'mlgo-cc "
-    "--mlgo-project' makes all others local, and LLVM inlines and drops more of them."
+    "Write a project file, which lists the inline functions that objects of a project share. "
+    "'mlgo-cc --mlgo-project' makes all others local, so LLVM can drop them once they are inlined."
 )
 EXAMPLE = "mlgo-gym project --build build --output project.txt"
 
@@ -26,9 +26,9 @@ def add_options(add: shared.Options) -> None:
     what = "a build's folder with compile_commands.json, or with objects that hold bitcode"
     add("--build", "DIR", what)
     add("--corpus", "DIR", "or a corpus, which counts as one target")
-    what = "keep the build's modules there; started again, only what has changed is compiled"
+    what = "keep the build's modules there, so that a later run compiles only what has changed"
     add("--modules", "DIR", what)
-    add("--output", "FILE", "the file, for version control", required=True)
+    add("--output", "FILE", "the project file; keep it in version control", required=True)
     what = "write a corpus of the modules with those functions made local, for environments, "
     what += "evaluate, train and search"
     add("--local", "DIR", what)

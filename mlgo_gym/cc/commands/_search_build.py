@@ -23,8 +23,8 @@ class SearchBuildExtension(Extension):
     def add_options(self, add: Options, command: str) -> None:
         """Add ``--build``."""
         del command
-        what = "search what a build compiles, by its compile_commands.json, and keep what was found"
-        what += " for 'mlgo-cc --mlgo-traces' as well"
+        what = "search the sources of a build, by its compile_commands.json, and also write the "
+        what += "answers for 'mlgo-cc --mlgo-traces'"
         add("--build", "DIR", what)
 
     @contextmanager

@@ -7,6 +7,6 @@ COMMANDS = {
     "_recipes": "list the packages that 'corpus build' knows",
     "_split": "split corpora into train and test",
     "_split_functions": "make one module of each function, after optimisation",
-    "_stats": "languages, sizes, decisions and profiles of a corpus",
-    "_verify": "see that every module of a corpus compiles back",
+    "_stats": "print languages, sizes, decisions and profiles of a corpus",
+    "_verify": "check that every module of a corpus compiles back",
 }

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from corpus_tools.compilation import Progress as SourceProgress
 
 DESCRIPTION = (
-    "Fetch the sources of packages from PyPI, check their hashes, and compile their C and C++ with"
-    " clang. One name makes the corpus DIR; several names, or --all, make a corpus DIR/NAME for "
+    "Fetch the sources of packages from PyPI, check their hashes, and compile their C and C++ with "
+    "clang. One name makes the corpus DIR; several names, or --all, make a corpus DIR/NAME for "
     "each, except where an up-to-date one is there. 'mlgo-gym corpus recipes' lists the recipes."
 )
 EXAMPLE = "mlgo-gym corpus build lupa --output corpora/lupa"
@@ -36,7 +36,7 @@ def add_options(add: shared.Options) -> None:
     add("recipes", "NAME", "a recipe's name, or a recipe file", nargs="*")
     add("--all", "", "every recipe of the package")
     add("--split", SPLITS, "with --all: only recipes of this split")
-    add.output("where it goes")
+    add.output("folder for the corpora")
     add("--clang", "PATH", "clang 19 or newer (default: from PATH)")
     add.opt_level(OPT_LEVELS, "Oz")
     add.jobs(os.cpu_count() or 1, executor=True)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from mlgo_gym.curation import Group, Split
 
 DESCRIPTION = (
-    "Split corpora into one to train on and one to test on. What shares much of its code stays on "
-    "one side."
+    "Split corpora into one to train on and one to test on. Packages or modules that share much of "
+    "their code stay on one side."
 )
 EXAMPLE = "mlgo-gym corpus split --corpus corpora --output both"
 
@@ -27,13 +27,13 @@ _SHOWN_NAMES = 4
 def add_options(add: shared.Options) -> None:
     default = SplitOptions()
     add.corpus()
-    add.output("for DIR/train and DIR/test")
+    add.output("folder for the corpora DIR/train and DIR/test")
     add("--test-fraction", "F", "share of the bitcode to test on", default.test_fraction)
-    add.seed("which side is which")
-    add("--by", UNITS, "", default.by)
+    add.seed("the assignment to sides")
+    add("--by", UNITS, "what stays together: whole packages, or single modules", default.by)
     what = "modules that share this much of their own instructions stay together"
     add("--similarity", "T", what, default.similarity)
-    add("--ignore-recorded", "", "deal out packages that their recipes keep for one side, too")
+    add("--ignore-recorded", "", "also assign packages whose recipes name a side")
     add.workers()
 
 

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from mlgo_gym.curation import Verdict
 
 DESCRIPTION = (
-    "Compile every module with the embedded LLVM and, with --clang, with clang and the module's "
-    "own command, which runs as yours: do that with corpora you trust. Clang's code is compared "
-    "with the original object's, the embedded LLVM's with clang's. Exit status 1: something "
-    "failed, or differs from the original."
+    "Compile every module with the embedded LLVM and, with --clang, with clang by the module's own "
+    "command. Clang is given only options that run no program and write no file; options that are "
+    "left out are named. Clang's code is compared with the original object's, the embedded LLVM's "
+    "with clang's. Exit status 1: something failed, or differs from the original."
 )
 EXAMPLE = "mlgo-gym corpus verify --corpus corpora/lupa --clang"
 

@@ -14,7 +14,7 @@ from mlgo_gym.cli.show._output import Output
 
 DESCRIPTION = (
     "Write all decisions, in their order, as LLVM's training log, as the SequenceExamples that "
-    "google/ml-compiler-opt trains from, or as a data set of Minari."
+    "google/ml-compiler-opt trains from, or as a dataset for Minari."
 )
 EXAMPLE = "mlgo-gym dataset export sets/default --log default.log"
 
@@ -27,10 +27,10 @@ def add_options(add: shared.Options) -> None:
     add_target = add.either()
     add_target("--log", "FILE", "write a training log")
     add_target("--tfrecord", "FILE", "write a TFRecord file")
-    add_target("--minari", "ID", "write a data set of Minari, such as inlining/random-v0")
-    what = "for TFRecord: stands in for rewards that are not known"
+    add_target("--minari", "ID", "write a dataset for Minari, such as inlining/random-v0")
+    what = "for TFRecord: the number for unknown rewards"
     add("--missing-reward", "NUMBER", what, type=_finite)
-    add("--allow-mixed", "", "take different versions of LLVM and different options together")
+    add("--allow-mixed", "", "allow different versions of LLVM and different options")
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from mlgo_gym.datasets import DatasetWriter, LogFile, TraceFile
 
 DESCRIPTION = (
-    "Read LLVM's training logs, and traces with observations, or a data set of Minari that "
-    "'export' wrote. A file that cannot be used, or is one of another LLVM, is reported and left "
+    "Read LLVM's training logs, and traces with observations, or a dataset for Minari that "
+    "'export' wrote. A file that cannot be used, or is from another LLVM, is reported and left "
     "out."
 )
 EXAMPLE = "mlgo-gym dataset import never.log --output sets/never"
@@ -23,10 +23,10 @@ EXAMPLE = "mlgo-gym dataset import never.log --output sets/never"
 
 def add_options(add: shared.Options) -> None:
     add("files", "FILE", "a log or a trace", nargs="*")
-    add("--minari", "ID", "a data set of Minari, in place of files")
+    add("--minari", "ID", "a dataset in Minari, in place of files")
     add.output("the dataset's folder", may_be_remote=True)
-    add("--package", "NAME", "the corpus that they are of")
-    what = "the LLVM that wrote the training logs, such as 22.1.0; they do not say it"
+    add("--package", "NAME", "the package of their modules")
+    what = "the LLVM that wrote the training logs, such as 22.1.0, which they do not name"
     add("--llvm-version", "VERSION", what)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 DESCRIPTION = (
     "Compile every module under a policy and under LLVM's default, and write the decisions with "
-    "their rewards. Started again, it goes on with the modules that are left."
+    "their rewards. Started again, it continues with the modules that are left."
 )
 EXAMPLE = "mlgo-gym dataset record --corpus corpora/lupa --output sets/lupa"
 
@@ -30,11 +30,11 @@ def add_options(add: shared.Options) -> None:
     add.output("the dataset's folder", may_be_remote=True)
     add.problem()
     add.policy()
-    add.model("what answers LLVM instead")
-    what = "what 'search' or 'rollout' has written answers instead, and LLVM where there is nothing"
+    add.model("a model that answers LLVM instead")
+    what = "answer by traces of 'search' or 'rollout' instead, and by LLVM where there is none"
     add("--traces", "DIR", what, type=Path)
     add.seed()
-    add("--sites", "", "the column 'site' says where each decision is")
+    add("--sites", "", "write the place of each decision into the column 'site'")
     add.compilation(executor=True)
 
 

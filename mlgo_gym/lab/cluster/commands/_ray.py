@@ -29,7 +29,7 @@ class RayExtension(Extension):
         if command == "doctor":
             what = "look at the nodes of a Ray cluster: local starts one, auto is this machine's, "
             add("--ray", "ADDRESS", what + "or HOST:PORT")
-            what = "with --ray: say whether nodes read this corpus, or folder of them, themselves; "
+            what = "with --ray: check whether nodes can read this corpus, or folder of them; "
             add("--corpus", "DIR", what + "repeat for more", many=True, type=place)
             return
         what = "work on a Ray cluster, not here: local starts one, auto is this machine's, or "

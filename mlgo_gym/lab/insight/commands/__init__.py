@@ -2,6 +2,6 @@
 
 GROUP = "measure and explain"
 COMMANDS = {
-    "_explain": "where a model decides differently, and what comes of it",
-    "_explain_features": "what an inlining model's decisions rest on",
+    "_explain": "show where a model decides differently, and the effect on the code",
+    "_explain_features": "show which features an inlining model's decisions depend on",
 }

@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from mlgo_gym.problems import PolicyLike
 
 DESCRIPTION = (
-    "Compare the inlining decisions of a model with LLVM's, or of two models: where their ways "
-    "part, which functions change, which calls were decided differently in them, and how much code "
-    "came of each."
+    "Compare the inlining decisions of a model with LLVM's, or of two models: where they first "
+    "differ, which functions change, which calls in them were decided differently, and how much "
+    "code each call adds."
 )
 EXAMPLE = "mlgo-gym explain --model inlining-for-size --html explained.html"
 
 
 def add_options(add: shared.Options) -> None:
     add.corpus()
-    what = "what a build compiles, by its compile_commands.json, in place of a corpus"
+    what = "explain the sources of a build, by its compile_commands.json, in place of a corpus"
     add("--build", "FILE", what)
-    add("--module", "NAME", "only this module", many=True)
-    add.model("what is compared with LLVM; two are compared, models before policies", many=True)
+    add("--module", "NAME", "only this module; repeat for more", many=True)
+    add.model("a model to compare with LLVM; give two to compare them", many=True)
     add.policy(many=True)
-    add("--trace", "FILE", "what is recorded of a module, as one more policy", many=True)
+    add("--trace", "FILE", "a recorded compilation of a module, as one more policy", many=True)
     add.seed()
     add("--functions", "N", "show the N functions that changed most", 10, type=whole(1))
     what = "run the programs of corpora that have workloads, and count instructions by call"

@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from mlgo_gym.runners import MLModelRunner
 
 DESCRIPTION = (
-    "Record what LLVM asks an inlining model, permute one feature after the other and count the "
-    "decisions that change; plot where the answer turns over cost_estimate."
+    "Record what LLVM asks an inlining model, permute one feature after the other, and count the "
+    "decisions that change. Plot the cost_estimate at which the answer turns."
 )
 EXAMPLE = "mlgo-gym explain-features --model inlining-for-size --plots plots"
 
 
 def add_options(add: shared.Options) -> None:
-    add.model("what is explained", modes=(), required=True)
+    add.model("the model to explain", modes=(), required=True)
     add.corpus()
-    add("--decisions", "N", "take N of the recorded decisions, by chance", 20_000)
+    add("--decisions", "N", "draw N of the recorded decisions at random", 20_000)
     add("--repeats", "N", "permute each feature N times", 3)
-    what = "compile N modules with each feature permuted, too: those that ask most"
+    what = "also compile the N modules that ask most with each feature permuted"
     add("--bytes", "N", what, 0, type=whole(0))
-    add.seed("all that is drawn by chance")
+    add.seed("everything random")
     add("--plots", "DIR", "write plots, as PNG files")
     add.compilation()
 

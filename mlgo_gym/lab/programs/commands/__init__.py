@@ -2,7 +2,7 @@
 
 GROUP = "measure and explain"
 COMMANDS = {
-    "_measure": "compare what models make of programs that run",
+    "_measure": "compare size and speed of programs under models",
     "workload": "list, run and check the programs of corpora",
     "profile": "collect profiles of programs, and put them into corpora",
 }

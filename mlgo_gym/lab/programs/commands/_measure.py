@@ -31,13 +31,13 @@ EXAMPLE = "mlgo-gym measure --workload json --policy always"
 
 def add_options(add: shared.Options) -> None:
     add.corpus()
-    add("--workload", "NAME", "only this one; repeat for more (default: all)", many=True)
-    add.model("what is compared, once for each", many=True)
+    add("--workload", "NAME", "only this workload; repeat for more (default: all)", many=True)
+    add.model("a model to compare; repeat for more", many=True)
     add.policy(many=True)
     add.problem()
-    what = "what programs are measured by; repeat for more (default: size, instructions)"
+    what = "what to measure; repeat for more (default: size, instructions)"
     add("--meter", ("size", "instructions", "cost", "accesses", "seconds"), what, many=True)
-    what = "how often a program is linked to measure seconds, each time elsewhere in memory"
+    what = "for seconds: link each program N times, at different addresses"
     add("--layouts", "N", what, 16, type=whole(1))
     add.seed("the bootstrap and of the random policy")
     add("--plot", "FILE", "write a plot of size against speed, as PNG or SVG")

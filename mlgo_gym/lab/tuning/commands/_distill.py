@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 DESCRIPTION = (
     "Distil an inlining model into a rule of a few lines, and write it as a model directory, with "
     "the rule as Python (rule.py) and as a C++ expression over LLVM's features (rule.h). It is "
-    "chosen by the linked text of what is held out."
+    "chosen by the linked text of held-out modules."
 )
 EXAMPLE = "mlgo-gym distill --model run/model --lines 40 --output rule"
 
 
 def add_options(add: shared.Options) -> None:
-    add.model("what is distilled", modes=(), required=True)
+    add.model("the model to distil", modes=(), required=True)
     add.corpus()
     what = "a package to choose the rule on, not to fit it to; repeat for more (default: every "
     add("--hold-out", "NAME", what + "fourth module)", many=True)
-    what = "labels of 'train advantage' to go by as well; repeat for more (default: those beside "
+    what = "labels of 'train advantage' to use as well; repeat for more (default: those beside "
     add("--labels", "DIR", what + "the model in its run)", many=True)
-    add("--lines", "N", "the most lines that rule.py may have", 40)
-    add("--rounds", "N", "how often calls are recorded: under the model, then under rules", 2)
-    add.output("the rule's model directory")
+    add("--lines", "N", "the most lines of rule.py", 40)
+    add("--rounds", "N", "record calls N times: first under the model, then under rules", 2)
+    add.output("folder for the rule, a model directory")
     add.seed("everything random")
     add.settings()
     add.workers()

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from mlgo_gym.lab.tuning._tuned import Tuned
 
 DESCRIPTION = (
-    "Make a project's own build smaller. Of a build, a project file is written first, which makes "
-    "inline functions local. Then a model is trained: a quarter of the modules is held out, the "
-    "others are learned from, and of LLVM's own heuristic, the model that it starts from and the "
-    "tuned one the best on what is held out is taken. With --search, the modules that matter get "
-    "answers of their own. Started again with the same folder, it goes on where it was."
+    "Make a project's own build smaller. For a build, tune first writes a project file, which "
+    "makes inline functions local. Then it trains a model on three quarters of the modules. On the "
+    "others it chooses among LLVM's own heuristic, the model that it started from and the trained "
+    "one. With --search, it also searches answers for each important module. Started again with "
+    "the same folder, it continues."
 )
 EXAMPLE = "mlgo-gym tune --build build --budget 30m --search 20m --output tuned"
 
@@ -46,12 +46,12 @@ def add_options(add: shared.Options) -> None:
     what = "a model directory to start from, or the name of one that ships; of several the best "
     what += f"(default: {' and '.join(_LOCAL_STARTS)}; of a corpus {' and '.join(_STARTS)})"
     add("--model", "DIR", what, type=find_model, many=True)
-    add.output("for the model, the report, and what it takes to go on")
-    add.budget("for all of it, over all runs in the folder", "30m")
-    what = "so much of the budget is for a search of the modules that matter, whose answers the "
-    what += "build repeats; with a --build that has a compile_commands.json"
+    add.output("folder for the model, the report and everything else")
+    add.budget("time for all steps and all runs in the folder together", "30m")
+    what = "the part of the budget for a search of the important modules, whose answers the build "
+    what += "repeats; with a --build that has a compile_commands.json"
     add("--search", "TIME", what)
-    what = "what the search makes less of each target: linked, linked_text_gc or linked_text_icf "
+    what = "the size that the search minimises: linked, linked_text_gc or linked_text_icf "
     what += "(default: linked_text_icf where all has -ffunction-sections, else linked)"
     add("--reward", "REWARD", what)
     what = "write a project file of the build, and tune with it (default: yes)"

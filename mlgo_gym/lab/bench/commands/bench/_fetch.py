@@ -12,9 +12,9 @@ from mlgo_gym.cli import options as shared
 
 DESCRIPTION = (
     "Unpack a suite's archive and check every file's hash. Without --archive, a suite of "
-    "recordings is taken from this package, and the others' packages are fetched from PyPI and "
-    "compiled by their recipes, which takes clang 22; what differs from the suite is said, and is "
-    "an error."
+    "recordings comes from this package. For other suites, packages are fetched from PyPI and "
+    "compiled by their recipes, which needs clang 22. A file that differs from the suite's is an "
+    "error."
 )
 EXAMPLE = "mlgo-gym bench fetch size-v1-mini --output suites/size-v1-mini"
 
@@ -24,7 +24,7 @@ def add_options(add: shared.Options) -> None:
     what = "its archive, here or by https://HOST/FILE or s3://BUCKET/KEY (default: its "
     add("--archive", "FILE", what + "own, or it is built from recipes)", type=file_or_uri)
     add("--output", "DIR", "the suite's folder", required=True)
-    add("--clang", "PATH", "clang 22, where it is built (default: from PATH)")
+    add("--clang", "PATH", "clang 22, to build the suite (default: from PATH)")
     add.jobs(2)
 
 

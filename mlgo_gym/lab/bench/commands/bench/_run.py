@@ -21,22 +21,24 @@ _LEAST_FREE_BYTES: Final = 1 << 26
 
 DESCRIPTION = (
     "Compile a suite plainly and under a policy, print what the linker keeps of each package, and "
-    "keep every decision. Several models, or seeds of a policy by chance, are runs of the same "
-    "thing. Without a suite it is the sample of this package."
+    "keep every decision. Several models, or seeds of a random policy, are runs of the same thing. "
+    "Without a suite it is the sample of this package."
 )
 EXAMPLE = "mlgo-gym bench run --model inlining-for-size"
 
 
 def add_options(add: shared.Options) -> None:
     add("--suite", "DIR", "the suite's folder (default: the sample)")
-    add("--policy", "NAME", "a policy by its name, for suites of tiers as 'tiers play' has them")
+    add("--policy", "NAME", "a policy's name; for suites of tiers, those of 'tiers play'")
     add.model("a model; repeat for one of each seed", modes=("release",), many=True)
-    what = "a function of an observation that answers, which this process runs"
+    what = "a function from an observation to an answer, which this process runs"
     add("--function", "FILE:NAME", what)
-    what = "decisions: what 'search' has written, as DIR/TRACK/PACKAGE, or a submission; repeat to "
+    what = (
+        "recorded decisions: traces of 'search', as DIR/TRACK/PACKAGE, or a submission; repeat to "
+    )
     what += "take the smallest of each module"
     add("--traces", "PATH", what, many=True)
-    add("--seeds", "N", "run a policy by chance with seeds from 0", 1)
+    add("--seeds", "N", "run a random policy with seeds 0 to N-1", 1)
     add("--output", "FILE", "keep the decisions, for 'bench submit'")
     add.settings()
     add.jobs(2)

@@ -13,11 +13,11 @@ EXAMPLE = "mlgo-gym bench submit a.run --name a --authors me --into submissions"
 
 
 def add_options(add: shared.Options) -> None:
-    add("recorded", "FILE", "what 'bench run --output' has written")
-    add("--name", "NAME", "what the table calls it", required=True)
+    add("recorded", "FILE", "a run, as 'bench run --output' writes it")
+    add("--name", "NAME", "its name in the table", required=True)
     add("--authors", "TEXT", "who made it", required=True)
     add("--about", "TEXT", "a sentence: what was trained, on which split, how long", "")
-    add("--url", "URL", "where it is described", "")
+    add("--url", "URL", "a page that describes it", "")
     add("--into", "DIR", "the folder of submissions", required=True)
 
 

@@ -8,8 +8,8 @@ from mlgo_gym.cli import Output, make_folder
 from mlgo_gym.cli import options as shared
 
 DESCRIPTION = (
-    "Rank the verified submissions of a folder: changes and normalised scores with 95 % "
-    "intervals, as a page, as numbers, and as Hugging Face's Community Evals."
+    "Rank the verified submissions of a folder: changes and normalised scores with 95 % intervals, "
+    "as a page, as numbers, and as Hugging Face's Community Evals."
 )
 EXAMPLE = "mlgo-gym bench table submissions --suite suites/size-v1"
 
@@ -17,9 +17,9 @@ EXAMPLE = "mlgo-gym bench table submissions --suite suites/size-v1"
 def add_options(add: shared.Options) -> None:
     add("submissions", "DIR", "the folder of submissions")
     add("--suite", "DIR", "the suite's folder (default: the sample)")
-    add("--output", "DIR", "where the page and the other files go")
+    add("--output", "DIR", "folder for the page and the other files")
     add("--best", "FILE", "the best values known so far: best.json of an earlier table")
-    add("--dataset", "NAME", "the suite's data set on Hugging Face", "mlgo-gym/bench")
+    add("--dataset", "NAME", "the suite's dataset on Hugging Face", "mlgo-gym/bench")
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

@@ -18,7 +18,7 @@ _SHOWN: Final = 40
 
 def add_options(add: shared.Options) -> None:
     add.corpus()
-    add("--workload", "NAME", "which, of the one corpus that is given", required=True)
+    add("--workload", "NAME", "the workload's name; give one corpus", required=True)
     add.opt_level()
 
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from mlgo_gym.lab.boxes import BoxedProgram
 
 DESCRIPTION = (
-    "Run a program to calls of its functions, see that each can be repeated, and write a folder "
-    "with all that it takes. The folder is a corpus of these functions: search it with --reward "
+    "Run a program to calls of its functions, check that each can be repeated, and write a folder "
+    "with everything needed. The folder is a corpus of these functions: search it with --reward "
     "box, train on it, evaluate on it."
 )
 EXAMPLE = "mlgo-gym box record --workload json --output boxes"
@@ -23,14 +23,14 @@ _MEDIAN, _REPRESENTATIVE = "median", "representative"
 
 def add_options(add: shared.Options) -> None:
     add.corpus()
-    add("--workload", "NAME", "which, of the one corpus that is given", required=True)
-    what = "as 'box calls' prints it, or as the source has it; repeat for more (default: all that "
+    add("--workload", "NAME", "the workload's name; give one corpus", required=True)
+    what = "a function, as 'box calls' prints it or by its source name; repeat (default: all that "
     add("--function", "NAME", what + "are called and can be boxed)", many=True)
-    what = "a number, the first is 1; median, the one in the middle; or representative, of 16 "
-    what += "calls the 4 that differ most; repeat for more (default: median)"
+    what = "a call: its number from 1; median, the middle one; or representative, the 4 of 16 "
+    what += "calls that differ most; repeat for more (default: median)"
     add("--call", "WHICH", what, many=True, type=_call)
     add.opt_level()
-    add("--output", "DIR", "the folder", required=True)
+    add("--output", "DIR", "folder for the boxes", required=True)
 
 
 def _call(text: str) -> int | str:

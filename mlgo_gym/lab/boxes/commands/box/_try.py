@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION = (
     "Compile functions under policies and models, repeat their boxed calls with that code, and "
-    "print size, instructions and time of each, and whether it does what the program's own code "
-    "does. LLVM's default is always tried."
+    "print size, instructions and time of each, and whether it behaves as the program's own code. "
+    "LLVM's default is always tried."
 )
 _SHORTEST_NS: Final = 20
 """The least that the clock is good for; of shorter calls, instructions tell more."""
@@ -29,10 +29,10 @@ EXAMPLE = "mlgo-gym box try boxes --policy always --policy never"
 
 def add_options(add: shared.Options) -> None:
     add("boxes", "DIR", "a folder that 'box record' has written")
-    add("--function", "NAME", "only this one; repeat for more (default: all)", many=True)
-    add.model("what is tried, once for each", many=True)
+    add("--function", "NAME", "only this function; repeat for more (default: all)", many=True)
+    add.model("a model to try; repeat for more", many=True)
     add.policy(many=True)
-    what = "a folder of traces that 'search' has written for these boxes; tried, too"
+    what = "also try the traces in this folder, which 'search' has written for these boxes"
     add("--traces", "DIR", what, type=Path)
     add.problem()
     add.opt_level()

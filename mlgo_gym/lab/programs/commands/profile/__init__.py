@@ -9,7 +9,7 @@ EXAMPLE = "mlgo-gym profile collect --output json.profdata"
 COMMANDS = {
     "_collect": "run the programs of a corpus and write how often their code ran",
     "_attach": "write a corpus with a profile's counts in its bitcode",
-    "_show": "what a profile, or a corpus with counts, says",
-    "_check": "see that the counts in a corpus add up",
-    "_compare": "how much two profiles differ",
+    "_show": "print a profile, or the counts in a corpus",
+    "_check": "check that the counts in a corpus add up",
+    "_compare": "print how much two profiles differ",
 }

@@ -9,17 +9,16 @@ from mlgo_gym.cli import Output
 from mlgo_gym.cli import options as shared
 
 DESCRIPTION = (
-    "Write a corpus with a profile's counts in its bitcode. The rest stays as it is; a module that "
-    "has a profile already is refused. Functions whose control flow is another than the profile's "
-    "get no counts."
+    "Write a corpus with a profile's counts in its bitcode. A module that has a profile already is "
+    "refused. Functions whose control flow differs from the profile's get no counts."
 )
 EXAMPLE = "mlgo-gym profile attach --profile json.profdata --output counted"
 
 
 def add_options(add: shared.Options) -> None:
     add.corpus()
-    add("--profile", "FILE", "as 'profile collect' writes it", required=True)
-    add.output("where the new corpus goes")
+    add("--profile", "FILE", "the profile, as 'profile collect' writes it", required=True)
+    add.output("folder for the new corpus")
     add.workers()
 
 

@@ -8,9 +8,9 @@ from mlgo_gym.cli import Output
 from mlgo_gym.cli import options as shared
 
 DESCRIPTION = (
-    "See that the counts in a corpus's bitcode add up: what comes into a block leaves it, and a "
-    "function is entered as often as it is called, or more often where other code may call it. "
-    "Counters that threads share lose counts, and then they do not; the exit status is 1."
+    "Check that the counts in a corpus's bitcode add up: each block is left as often as it is "
+    "entered, and each function is entered at least as often as it is called. They do not add up "
+    "if threads shared counters, which loses counts. Then the exit status is 1."
 )
 EXAMPLE = "mlgo-gym profile check --corpus counted"
 

@@ -8,8 +8,8 @@ from mlgo_gym.cli import Output
 from mlgo_gym.cli import options as shared
 
 DESCRIPTION = (
-    "Compare two profiles, such as those of two training runs: the share of all counts that is "
-    "elsewhere, from 0, the same, to 1, nothing in common, and the functions that differ."
+    "Compare two profiles, such as those of two training runs. Print their distance, the share of "
+    "all counts that is elsewhere, from 0 (equal) to 1, and the functions that differ."
 )
 EXAMPLE = "mlgo-gym profile compare monday.profdata tuesday.profdata"
 
@@ -17,8 +17,8 @@ _LEAST_SHARE = 0.00005
 
 
 def add_options(add: shared.Options) -> None:
-    add("IN", "IN", "the one")
-    add("OTHER", "IN", "the other")
+    add("IN", "IN", "a profile")
+    add("OTHER", "IN", "another profile")
     add("--functions", "N", "print the N functions that differ most", 10)
 
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from mlgo_gym.lab.programs import Summary
 
 DESCRIPTION = (
-    "Print LLVM's summary of a profile with its thresholds: blocks that run as often as the one "
-    "are hot, those that run no more often than the other cold. Of a profile functions are printed "
-    "with their counters; of a corpus with how often they are entered and their branches' weights."
+    "Print LLVM's summary of a profile: the counts from which a block is hot, and up to which it "
+    "is cold. For a profile, print functions with their counters; for a corpus, with entry counts "
+    "and branch weights."
 )
 EXAMPLE = "mlgo-gym profile show json.profdata"
 

@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from mlgo_gym.lab.programs import Checked
 
 DESCRIPTION = (
-    "Build each workload's program twice, as LLVM has it and with nothing inlined, run both, and "
-    "one twice under valgrind: the output must be what is described, and the counts equal. Says "
-    "how many of the linked modules it executes."
+    "Build each workload's program twice, by LLVM's default and with nothing inlined. Run both, "
+    "and one of them twice under valgrind. Check that the output is the expected one and that "
+    "counts are equal. Print how many of the linked modules are executed."
 )
 EXAMPLE = "mlgo-gym workload check --corpus corpora/lupa"
 
 
 def add_options(add: shared.Options) -> None:
     add.corpus()
-    add("--workload", "NAME", "only this one; repeat for more (default: all)", many=True)
+    add("--workload", "NAME", "only this workload; repeat for more (default: all)", many=True)
     add.workers()
 
 

@@ -22,22 +22,29 @@ _LINES: Final = 20
 
 
 def add_options(add: shared.Options) -> None:
-    add("name", "NAME", "what it is called")
-    add("--corpus", "DIR", "the corpus of a package, which gets it", required=True, type=Path)
+    add("name", "NAME", "the workload's name")
+    add(
+        "--corpus", "DIR", "the corpus of a package, to which it is added", required=True, type=Path
+    )
     add("--source", "FILE", "C or C++ that drives the modules; repeat for more", many=True)
     what = "a pattern of the modules that are linked; repeat for more (default: all)"
     add("--module", "PATTERN", what, many=True)
     what = "a pattern of the modules that are not linked; repeat for more"
     add("--exclude", "PATTERN", what, many=True)
-    what = "of sources: -DNAME, -UNAME, -std=NAME; repeat for more"
+    what = "compile the sources with this: -DNAME, -UNAME, -std=NAME or -IFOLDER; repeat for more"
     add("--flag", "FLAG", what, many=True)
-    add("--library", "NAME", "as -l takes it; repeat for more", many=True)
-    what = "what the program is given, as --argument=WORD; repeat for more"
+    add("--library", "NAME", "a library to link, as -l takes it; repeat for more", many=True)
+    what = "an argument of the program, as --argument=WORD; repeat for more"
     add("--argument", "WORD", what, many=True)
-    add("--file", "FILE", "is there when it runs, by its own name; repeat for more", many=True)
-    add("--stdin", "FILE", "what it reads as standard input")
-    add("--exit-status", "N", "with which it must end", 0, type=whole(0))
-    add("--about", "TEXT", "what it does, in a line (default: its name)")
+    add(
+        "--file",
+        "FILE",
+        "a file that the program may read, by this name; repeat for more",
+        many=True,
+    )
+    add("--stdin", "FILE", "the program's standard input")
+    add("--exit-status", "N", "the expected exit status", 0, type=whole(0))
+    add("--about", "TEXT", "a description in one line (default: its name)")
     add.workers()
 
 

@@ -16,12 +16,12 @@ EXAMPLE = "mlgo-gym workload run --workload json"
 
 def add_options(add: shared.Options) -> None:
     add.corpus()
-    add("--workload", "NAME", "which, of the one corpus that is given", required=True)
-    add.model("what compiles its modules")
+    add("--workload", "NAME", "the workload's name; give one corpus", required=True)
+    add.model("a model that compiles the modules")
     add.policy()
     add.problem()
     add.seed()
-    add("--program", "FILE", "write the program, too")
+    add("--program", "FILE", "also write the program")
     add.compilation()
 
 

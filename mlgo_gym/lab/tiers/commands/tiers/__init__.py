@@ -7,6 +7,6 @@ DESCRIPTION = (
 EXAMPLE = "mlgo-gym tiers play json.npz --policy ski-rental --policy O2@8192"
 COMMANDS = {
     "_record": "run a program at each tier, and write what it does",
-    "_play": "compare policies over recordings with what is best in hindsight",
-    "_check": "hold replays against the program under a JIT",
+    "_play": "compare policies over recordings with the best in hindsight",
+    "_check": "compare replays with the program under a JIT",
 }

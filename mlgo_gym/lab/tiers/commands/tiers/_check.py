@@ -28,9 +28,9 @@ EXAMPLE = "mlgo-gym tiers check json.npz --workload json"
 def add_options(add: shared.Options) -> None:
     add("recording", "FILE", "a recording")
     add.corpus()
-    add("--workload", "NAME", "which, of the one corpus that is given", required=True)
-    add("--policy", "NAME", "who decides; repeat for more", many=True)
-    add("--schedules", "N", "random schedules besides", 10, type=whole(0))
+    add("--workload", "NAME", "the workload's name; give one corpus", required=True)
+    add("--policy", "NAME", "a policy that decides; repeat for more", many=True)
+    add("--schedules", "N", "also check N random schedules", 10, type=whole(0))
     add("--repeats", "N", "how often each is timed; 0 does not time", 3, type=whole(0))
     add.seed("the random schedules")
 

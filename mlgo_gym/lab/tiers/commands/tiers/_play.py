@@ -22,7 +22,7 @@ def add_options(add: shared.Options) -> None:
     what = "recordings, or folders of them (default: the sample's)"
     add("recordings", "FILE", what, nargs="*")
     what = (
-        "O0 to O3, O2@COUNT, hotspot, v8, ski-rental or random, and behind it +enter, +specialise"
+        "O0 to O3, O2@COUNT, hotspot, v8, ski-rental or random, with a suffix +enter, +specialise"
     )
     what += ", +prune or +trust; repeat for more (default: all plain ones but O2@COUNT and random)"
     add("--policy", "NAME", what, many=True)

@@ -8,17 +8,17 @@ from mlgo_gym.cli import Output, check_folder
 from mlgo_gym.cli import options as shared
 
 DESCRIPTION = (
-    "Split a program into functions, run it in the sandbox under LLVM's JIT at O0 to O3, with code "
-    "that guesses, and with loops that are entered while they run, and write its events, the "
-    "instructions between them and what compiling takes. It takes 20 seconds to 4 minutes."
+    "Split a program into functions and run it in the sandbox under LLVM's JIT: at O0 to O3, with "
+    "speculative code, and with loops that are entered while they run. Write its events, the "
+    "instructions between them and the costs of compiling. It takes 20 seconds to 4 minutes."
 )
 EXAMPLE = "mlgo-gym tiers record --workload json --output json.npz"
 
 
 def add_options(add: shared.Options) -> None:
     add.corpus()
-    add("--workload", "NAME", "which, of the one corpus that is given", required=True)
-    what = "call its 'main' so often, one call after the other, as longer inputs do"
+    add("--workload", "NAME", "the workload's name; give one corpus", required=True)
+    what = "call its 'main' N times, one call after the other, as for longer inputs"
     add("--rounds", "N", what, 1)
     add("--output", "FILE", "the recording, as .npz", required=True)
 

@@ -9,17 +9,17 @@ from mlgo_gym.cli import Output, make_folder, writing
 from mlgo_gym.cli import options as shared
 
 DESCRIPTION = (
-    "Train a vector for each opcode, type and kind of argument on what follows, is typed by and "
-    "takes what in corpora, by TransE, and write the JSON that --ir2vec takes. How it was made "
-    "stands in a card beside it. llvm-ir2vec of LLVM 22 reads the modules, fenced."
+    "Train one vector for each opcode, type and kind of argument by TransE, from the instructions "
+    "of corpora: which follows which, their types, and their arguments. Write the JSON that "
+    "--ir2vec takes, and a card beside it. llvm-ir2vec of LLVM 22 reads the modules, in a sandbox."
 )
 EXAMPLE = "mlgo-gym vocabulary train --corpus corpora --output vocabulary.json"
 
 
 def add_options(add: shared.Options) -> None:
     add.corpus()
-    add("--output", "FILE", "where it goes; its card is NAME.card.json beside it", required=True)
-    add("--dimension", "N", "numbers of a vector", 75)
+    add("--output", "FILE", "the vocabulary; its card is NAME.card.json beside it", required=True)
+    add("--dimension", "N", "numbers in each vector", 75)
     add("--epochs", "N", "how often each different triplet is taken", 300)
     add.seed("everything random")
     add.workers()
