@@ -66,27 +66,28 @@ PAGE = ROOT / "docs" / "reference" / "bounds.md"
 BYTES = {
     "a module of a corpus": _corpus._MAX_MODULE_BYTES,
     "an object file, before bitcode is taken out of it": object_file.LARGEST_BYTES,
-    "what the members of an archive of sources unpack to, all together": archive.MAX_UNPACKED_BYTES,
+    "the unpacked members of an archive of sources, all together": archive.MAX_UNPACKED_BYTES,
     "an ELF file of a build whose sizes are compared": _builds.MAX_BYTES,
     "a command, a list or a manifest": reading.LARGEST_TEXT_BYTES,
     "a recipe": recipes._LARGEST_BYTES,
     "a description of workloads": workloads.LARGEST_BYTES,
     "the memory of a workload's program, unless its description has another (2 GiB more under "
     "valgrind, a quarter of one while it is profiled)": PROGRAM.memory_mib << 20,
-    "its output and the files that it writes, each, and all together": _sums.MOST_BYTES,
-    "a file that it reads": workloads.MOST_INPUT_BYTES,
+    "the output of a workload's program and the files that it writes, each, and all "
+    "together": _sums.MOST_BYTES,
+    "a file that a workload's program reads": workloads.MOST_INPUT_BYTES,
     "a profile of programs": _file.LARGEST_BYTES,
     "the hashes of a benchmark's suite": _suite._MAX_SUMS_BYTES,
     "a file of a suite": _suite._MAX_FILE_BYTES,
-    "what a suite's archive unpacks to": _archive.MAX_BYTES,
-    "a submission, and what it unpacks to": _submission._MAX_BYTES,
-    "its card": _submission._MAX_CARD_BYTES,
+    "a suite's unpacked archive": _archive.MAX_BYTES,
+    "a submission, packed or unpacked": _submission._MAX_BYTES,
+    "the card of a submission": _submission._MAX_CARD_BYTES,
     "a recording of tiers": _recording._LARGEST_BYTES,
-    "its arrays": _recording._LARGEST_ARRAYS,
-    "what says which calls are boxed": _described._LARGEST_BYTES,
+    "the arrays of a recording of tiers": _recording._LARGEST_ARRAYS,
+    "the list of calls that are boxed": _described._LARGEST_BYTES,
     "a program that is saved with boxes": _described._LARGEST_PROGRAM,
     "what LLVM's tools make of a profile, or of a module with one": profdata.LARGEST_OUTPUT_BYTES,
-    "their memory": profdata.MEMORY_BYTES,
+    "the memory of LLVM's tools for profiles": profdata.MEMORY_BYTES,
     "a tensor, by its spec (less than that)": tensor_spec._MAX_BYTES,
     "a vocabulary of IR2Vec": _vocabulary.MAX_BYTES,
     "the triplets that `llvm-ir2vec` prints of a module": _triplets.MAX_OUTPUT_BYTES,
@@ -102,7 +103,7 @@ BYTES = {
     "a message of a gRPC host, unless told otherwise": _wire.DEFAULT_MAX_MESSAGE_BYTES,
     "a graph under training, in a child process": _interpreter.MAX_GRAPH_BYTES,
     "all inputs, or all outputs, of such a graph": _interpreter.MAX_TENSORS_BYTES,
-    "the memory of that process": _interpreter.MEMORY_BYTES,
+    "the memory of the process of a graph under training": _interpreter.MEMORY_BYTES,
     "what one stream sends to a gRPC host, unless told otherwise": LIMITS.total_bytes,
     "the answers of a folder of traces, for `mlgo-cc`": _traces.MAX_BYTES,
     "a token or certificate that an option names": _options.MAX_SMALL_FILE_BYTES,
@@ -115,7 +116,7 @@ BYTES = {
     "the memory of the process that lowers a model": _compiler._MEMORY_BYTES,
     "the object of a frozen model": _freeze._MAX_OBJECT_BYTES,
     "a file of a model that `mlgo-cc` is given": _kept._MAX_MODEL_FILE_BYTES,
-    "a log of what `mlgo-cc` kept": _kept_log.MAX_BYTES,
+    "`mlgo-cc`'s log of kept objects": _kept_log.MAX_BYTES,
     "a file of the compiler driver's cache": _kept.MAX_KEPT_BYTES,
     "an output specification, a card or another JSON file of a model": _output_spec._MAX_BYTES,
     "the weights in a model directory": _export._MAX_WEIGHTS_BYTES,
@@ -123,8 +124,8 @@ BYTES = {
     "a JSON file of a training run": _run._MAX_JSON_BYTES,
     "a record of a corpus search": _corpus_search._MAX_RECORD_BYTES,
     "contexts that a training keeps": _kept_contexts.MAX_BYTES,
-    "what a tune remembers of its project": _project._MAX_BYTES,
-    "the scores that a tune remembers, and a model that it has scored": _tune_scores.MAX_BYTES,
+    "the file of a tune about its project": _project._MAX_BYTES,
+    "the scores of a tune, and a model that it has scored": _tune_scores.MAX_BYTES,
     "the archive of sources, and the bitcode of one, that go to nodes and back": (
         _building._MAX_BYTES
     ),
@@ -142,12 +143,12 @@ BYTES = {
     ),
 }
 NUMBERS = {
-    "files and folders that it makes": _sums.MOST_NAMES,
-    "levels of folders that it makes": _sums.MOST_LEVELS,
-    "its threads at once": _sums.MOST_THREADS,
-    "its open files": launcher._MOST_DESCRIPTORS,
+    "files and folders that a workload's program makes": _sums.MOST_NAMES,
+    "levels of folders that a workload's program makes": _sums.MOST_LEVELS,
+    "threads of a workload's program at once": _sums.MOST_THREADS,
+    "open files of a workload's program": launcher._MOST_DESCRIPTORS,
     "functions of a program whose tiers are recorded": _recording._MOST_FUNCTIONS,
-    "its events": _jit.MOST_EVENTS,
+    "events of a program whose tiers are recorded": _jit.MOST_EVENTS,
     "files of a suite's archive": _archive._MAX_FILES,
     "files of a submission": _submission._MAX_FILES,
     "decisions on a recording": _run_of_bench._MAX_DECISIONS,
@@ -155,12 +156,12 @@ NUMBERS = {
     "instructions of a boxed call that are counted": _box.MOST_STEPS,
     "decisions that `--timeline` draws": _timeline.MOST_DECISIONS,
     "files and folders of an archive of sources": archive.MAX_MEMBERS,
-    "levels of its folders": archive.MAX_LEVELS,
+    "levels of folders in an archive of sources": archive.MAX_LEVELS,
     "tensors of an observation, by a header": _events.MAX_FEATURES,
     "dimensions of a tensor, by its spec": tensor_spec._MAX_DIMENSIONS,
     "characters of a tensor's name": tensor_spec._MAX_NAME_LENGTH,
     "numbers of one vector of a vocabulary": _vocabulary.MAX_DIMENSION,
-    "elements of one list of its metadata": _parts.MAX_LIST_LENGTH,
+    "elements of one list of a part's metadata": _parts.MAX_LIST_LENGTH,
     "characters of a dataset's settings": _dataset._MAX_SETTINGS_LENGTH,
     "levels of JSON": reading.MAX_LEVELS,
     "dots in a line of TOML, outside of strings": tables.MOST_DOTS,
@@ -179,14 +180,14 @@ NUMBERS = {
     "tables of a model's file": _flatbuffer.MAX_TABLES,
     "inputs and outputs of a model's operators, all together": _tflite_reader.MAX_OPERANDS,
     "lines of LLVM IR, or of C, that a model is lowered to": _scope.MAX_LINES,
-    "of these, for one module": _traces.MAX_ANSWERS,
+    "the answers of such a folder for one module": _traces.MAX_ANSWERS,
     "files of a folder that is copied from a URI": remote.MAX_FILES,
-    "instructions of that in one evaluation": _scope.MAX_INSTRUCTIONS,
+    "instructions of a lowered model in one evaluation": _scope.MAX_INSTRUCTIONS,
 }
 SECONDS = {
     "LLVM's part of one compilation, unless told otherwise": llvm_compiler.DEFAULT_TIMEOUT_S,
-    "its time, unless its description has another (a hundred times as long under valgrind, "
-    "twenty times while it is profiled)": PROGRAM.timeout_s,
+    "the time of a workload's program, unless its description has another (a hundred times as "
+    "long under valgrind, twenty times while it is profiled)": PROGRAM.timeout_s,
     "the start of a worker": _worker._START_TIMEOUT_S,
     "the CPU of one request of a worker, beyond twice its deadline": _limits._GRACE_S,
     "a model's way to native code, unless told otherwise": _compiler.DEFAULT_TIMEOUT_S,
@@ -214,7 +215,7 @@ UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "s": 1}
 
 
 def test_the_page_has_the_bounds() -> None:
-    rows = dict(re.findall(r"^\| (.+) \| (\d.*) \|$", PAGE.read_text(), re.MULTILINE))
+    rows = dict(re.findall(r"^\| ([^|]+) \| (\d[^|]*) \|$", PAGE.read_text(), re.MULTILINE))
     sizes = {name: text.split() for name, text in rows.items() if " " in text}
     found = {name: int(number) * UNITS[unit] for name, (number, unit) in sizes.items()}
     assert found == BYTES | SECONDS
@@ -223,17 +224,11 @@ def test_the_page_has_the_bounds() -> None:
 
 
 def test_models_that_ship() -> None:
-    files = sorted((ROOT / "models").glob("*/model.tflite"))
-    lowered = [_lowering.lower_and_count(_tflite_reader.read_tflite(each), "f") for each in files]
-    kinds = {
-        "kB": [f"{each.stat().st_size / 1000:.0f}" for each in files],
-        "lines": [f"{len(text.splitlines()):,}" for text, _ in lowered],
-        "instructions": [f"{count:,}" for _, count in lowered],
-    }
-    listed = [f"{', '.join(each[:-1])} and {each[-1]} {kind}" for kind, each in kinds.items()]
-    assert f"have {listed[0]} and {listed[1]}, and run {listed[2]}." in " ".join(
-        PAGE.read_text().split()
-    )
+    for path in sorted((ROOT / "models").glob("*/model.tflite")):
+        text, count = _lowering.lower_and_count(_tflite_reader.read_tflite(path), "f")
+        size = f"{path.stat().st_size / 1000:.0f}"
+        numbers = (size, f"{len(text.splitlines()):,}", f"{count:,}")
+        assert f"| `{path.parent.name}` | {' | '.join(numbers)} |" in PAGE.read_text()
 
 
 def test_bounds_that_other_pages_name() -> None:
