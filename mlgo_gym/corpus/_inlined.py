@@ -63,7 +63,7 @@ class FunctionCode:
     Attributes:
         name: the function's symbol.
         size_bytes: the size of its code.
-        inlined: what came of calls, outer ones before those inside them.
+        inlined: the code of inlined calls, outer ones before those inside them.
 
     >>> FunctionCode("main", 20, (InlinedCode("main", "add", (3,), ((4, 10),)),)).rest_bytes
     14

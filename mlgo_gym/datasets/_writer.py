@@ -21,10 +21,10 @@ _ENTRY_BYTES: Final = 128
 class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
     """Writes a dataset, or continues one.
 
-    What is added is kept in memory until it makes a part; a part is written to another name,
-    flushed to the disk, and renamed. Leaving the ``with`` block writes what is left, also where an
-    exception ends it. One that takes long to fill is written as it is now and then, and replaced
-    once it is full: a process that is killed loses little, and time does not show in the bytes.
+    Decisions are kept in memory until they fill a part. A part is written to another name, flushed
+    to the disk, and renamed. Leaving the ``with`` block writes the rest, also if an exception ends
+    it. A part that takes long to fill is written as it is now and then, and replaced once it is
+    full: a process that is killed loses little, and the bytes do not depend on time.
 
     Args:
         folder: where the parts are; it is made if need be. In S3 (``s3://BUCKET/KEY``) several may

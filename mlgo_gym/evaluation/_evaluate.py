@@ -45,8 +45,8 @@ class Setting:
         with_text: make objects too where the problem is scored without (register allocation),
             which takes about twice the time.
         traces: a folder with what a search has found, as `search._corpus_search` leaves it.
-        keep_smaller: add what comes of keeping the best of each module, or, where functions are
-            scored by themselves, of each function, LLVM's own among them.
+        keep_smaller: add the best of each module, or of each function if functions are scored by
+            themselves, among all policies and LLVM's own.
 
     Raises:
         OptionsError: there are traces, and they cannot be for this problem.
@@ -125,7 +125,7 @@ def evaluate(
         timeout_s: how long LLVM may take for one compilation, in seconds.
         with_text: make objects too where the problem is scored without.
         traces: a folder with what a search has found.
-        keep_smaller: add what comes of keeping the best of each module or function.
+        keep_smaller: add the best of each module or function among all policies.
 
     Raises:
         ModelError: a model cannot be used, or was made for another problem.

@@ -34,7 +34,7 @@ class CompilationResult:
     """The result of a compilation that made an object.
 
     Attributes:
-        settings: what decided the code besides: level, models, problem and its settings.
+        settings: the settings that decided the code: level, models, problem and its settings.
         decisions: how many observations were answered.
         sections: name and size in bytes of each section of the object, in its order.
         object_bytes: the object, where it was asked for.
@@ -131,7 +131,7 @@ class Product:
     """The product of a task other than making an object.
 
     Attributes:
-        settings: what decided it beside the module: level, models, problems and their settings.
+        settings: the settings that decided it: level, models, problems and their settings.
         decisions: how many observations were answered.
         opt_level: the level that the module was optimised at, or is to be emitted at.
         data: the bytes of the product; those of several functions stand one after the other.

@@ -42,7 +42,7 @@ class Problem(ABC):
         name: the problem's name, as in the environment's id and on model cards.
         driver_name: what ``mlgo-cc`` calls it; empty where it does not know it.
         features: what a policy may look at, in the order in which LLVM sends it.
-        extras: what LLVM sends besides, for information, after the features.
+        extras: tensors that LLVM sends for information, after the features.
         advice: the tensor that answers an observation.
         policies: those that have a name; each takes a seed.
         default_policy: the name of the one that is taken where none is named.

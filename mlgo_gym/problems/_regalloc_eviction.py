@@ -214,7 +214,7 @@ class RegallocEviction(Problem):
 
     live_range: bool = field(
         default=False,
-        metadata={"help": "tell which live range wants a register, besides the features"},
+        metadata={"help": "also send the number of the live range that wants a register"},
     )
 
     name: ClassVar[str] = "RegallocEviction"

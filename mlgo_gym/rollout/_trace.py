@@ -76,7 +76,7 @@ class Trace:
 
     Attributes:
         module_sha256: the hash of the module's bytes, in hexadecimal digits.
-        settings: what decided the code besides, as in `CompilationResult.settings`.
+        settings: the settings that decided the code, as in `CompilationResult.settings`.
         advice: the answers' raw tensors, one after the other.
         object_sha256: the hash of the object's bytes, in hexadecimal digits.
         features: the tensors of an observation; empty where observations were not recorded.

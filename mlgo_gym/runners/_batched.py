@@ -20,9 +20,9 @@ AnswerAll = Callable[[Sequence[Observation]], Sequence[Action]]
 class BatchedPolicy(Policy):
     """Answers together what several workers ask at the same time.
 
-    Whoever asks while nobody is answering answers all that is pending; whoever asks meanwhile
-    waits for the next turn. Which observations come together depends on timing, so the answer to
-    one must not depend on the others.
+    The first worker that asks answers all pending questions; workers that ask meanwhile wait for
+    the next turn. Which observations come together depends on timing, so the answer to one must
+    not depend on the others.
 
     Args:
         answer_all: called in one thread at a time, with an observation of each worker at most.

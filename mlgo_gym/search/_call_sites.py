@@ -75,7 +75,7 @@ class NamingCompiler:
         module: what is compiled.
         policy: what answers; it begins anew with each compilation.
         problem: what LLVM asks for; ``None`` is `InliningForSize` with LLVM's growth limit.
-        task: what a compilation makes besides names.
+        task: the product of a compilation, apart from names.
         options: how it is compiled; ``None`` is as the module's command line says.
 
     Attributes:

@@ -66,7 +66,7 @@ class NothingToLearnError(TrainingError):
 
 
 class Watcher:
-    """A function that is called as a run goes on; this one does nothing.
+    """A function that is called during a run; this one does nothing.
 
     >>> class Printed(Watcher):
     ...     def doing(self, what):

@@ -97,7 +97,7 @@ class Frame:
 class Box:
     """One call of a function, with all that it depends on, which can be repeated.
 
-    It is a process that never goes on: each trial is in a fork of it.
+    It is a process that stays at the call: each trial is in a fork of it.
 
     Args:
         process: a process that is stopped where the call begins, and is the box's from then on.

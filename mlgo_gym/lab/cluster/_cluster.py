@@ -38,9 +38,9 @@ _AUTO: Final = "auto"
 class RayCluster(AbstractContextManager["RayCluster"]):
     """A connection to a Ray cluster; wherever ``jobs=`` is taken, work goes to its nodes.
 
-    What is compiled, and every result, is the same as with workers here, whatever the number of
-    nodes, and whichever of them goes meanwhile: what it had is done again elsewhere. Nodes that
-    join are used. All must run the same versions, of this project too, or the first call says so.
+    Results are the same as with local workers, whatever the number of nodes. If a node goes, its
+    work is repeated elsewhere. Nodes that join are used. All must run the same versions, also of
+    this project, or the first call is an error that says so.
 
     Args:
         address: ``local`` starts Ray on this machine, for as long as this is open; ``auto`` is the

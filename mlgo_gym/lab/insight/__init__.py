@@ -1,4 +1,4 @@
-"""Explanations: where a model decides differently, and what comes of it."""
+"""Explanations: where a model decides differently, and the effect on the code."""
 
 import lazy_loader
 

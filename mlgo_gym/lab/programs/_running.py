@@ -98,7 +98,7 @@ class ProgramRun:
         status: its exit status; negative is the signal that ended it.
         stdout: what it wrote to standard output.
         stderr: the end of what it, or the tool that ran it, wrote to standard error.
-        log: what was written besides, by the tool that ran it or what is linked with it.
+        log: other output, by the tool that ran it or by linked libraries.
         cpu_s: the seconds of the CPU that it took.
 
     >>> ProgramRun(0, b"4", "", b"", 0.1).stdout_sha256[:8]

@@ -57,7 +57,7 @@ def check_recording(
         workload: its name.
         recording: of it.
         policies: names, as `schedule_named` takes them.
-        schedules: how many random schedules are counted besides.
+        schedules: how many random schedules are checked as well.
         timings: how often each is timed; 0 does not time.
         seed: of the random schedules.
 

@@ -58,7 +58,7 @@ def settings_of_code(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class CompileOptions:
-    """The options that decide the code besides the module itself.
+    """The options that decide the code, apart from the module itself.
 
     Attributes:
         opt_level: one of `ALL_LEVELS`, which decides on LLVM's pipeline. ``Os+attributes`` and
