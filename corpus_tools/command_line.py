@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
+import signal
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from corpus_tools.children import receive_statuses
 from corpus_tools.errors import CorpusToolsError
@@ -15,9 +19,18 @@ from corpus_tools.printable import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["add_as_llvm", "add_option", "escaping_console", "run_command", "whole"]
+__all__ = [
+    "Interruption",
+    "add_as_llvm",
+    "add_option",
+    "escaping_console",
+    "run_command",
+    "whole",
+]
 
-_INTERRUPTED = 130
+_AGAIN_S = 5.0
+"""Until then a further signal is taken for one of the same end, as of a terminal and its shell."""
+
 _NARROWEST = 20
 
 
@@ -80,6 +93,56 @@ def escaping_console(**settings: Any) -> Console:
     return Escaping(highlight=False, markup=False, emoji=False, **settings)
 
 
+class _Interrupt(KeyboardInterrupt):
+    """One of a signal: after some of Ctrl-C, CPython ends by SIGINT, whatever the exit status."""
+
+
+_Interrupt.__name__ = KeyboardInterrupt.__name__  # as messages of extensions have it
+
+
+class Interruption:
+    """While it is entered, SIGTERM and SIGHUP end the block as Ctrl-C does: `KeyboardInterrupt`.
+
+    Batch systems and containers send SIGTERM, terminals that are closed SIGHUP; temporary folders
+    and children then go as they do after Ctrl-C. A signal that the process ignores, as under
+    nohup, stays ignored, and so stays a handler of somebody else's.
+    """
+
+    def __init__(self) -> None:
+        self._signal = signal.SIGINT
+        self._time_s = -math.inf
+        self._handled: list[signal.Signals] = []
+
+    @property
+    def status(self) -> int:
+        """The exit status of a program that a signal has ended, as shells have it."""
+        return 128 + self._signal
+
+    @property
+    def message(self) -> str:
+        """Why the program ends."""
+        is_key = self._signal == signal.SIGINT
+        return "interrupted" if is_key else f"ended by {self._signal.name}"
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for each in (signal.SIGTERM, signal.SIGHUP):
+                if signal.getsignal(each) == signal.SIG_DFL:
+                    signal.signal(each, self._interrupt)
+                    self._handled.append(each)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in self._handled:
+            signal.signal(each, signal.SIG_DFL)
+
+    def _interrupt(self, number: int, _: object) -> None:
+        before, self._time_s = self._time_s, time.monotonic()
+        if self._time_s > before + _AGAIN_S:
+            self._signal = signal.Signals(number)
+            raise _Interrupt
+
+
 def run_command(program: str, run: Callable[[], int]) -> int:
     """Run a command; return its exit status, 1 where it raised an error of this package.
 
@@ -89,14 +152,16 @@ def run_command(program: str, run: Callable[[], int]) -> int:
     """
     receive_statuses()
     console = escaping_console(stderr=True)
+    interruption = Interruption()
     try:
-        return run()
+        with interruption:
+            return run()
     except CorpusToolsError as error:
         console.print(f"{program}: error: {error}", style="red", soft_wrap=True)
         return 1
     except KeyboardInterrupt:
-        console.print(f"{program}: interrupted", style="red", soft_wrap=True)
-        return _INTERRUPTED
+        console.print(f"{program}: {interruption.message}", style="red", soft_wrap=True)
+        return interruption.status
     except BrokenPipeError:  # whoever read the output has seen enough
         sys.stderr.close()
         return 1

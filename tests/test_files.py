@@ -29,6 +29,7 @@ from mlgo_gym.base._files import (
     write_atomically,
     write_json,
 )
+from mlgo_gym.base._own_folder import cache_folder
 
 PACKAGE = Path(__file__).parent.parent / "mlgo_gym"
 
@@ -458,3 +459,21 @@ def test_what_counts_as_that(code: str, name: str) -> None:
     call = ast.parse(code, mode="eval").body
     assert isinstance(call, ast.Call)
     assert by_itself(call) == name
+
+
+@pytest.mark.parametrize(
+    ("variables", "folder"),
+    [
+        ({"MLGO_CACHE": "here", "XDG_CACHE_HOME": "/x"}, "here"),
+        ({"XDG_CACHE_HOME": "/x"}, "/x/mlgo-gym"),
+        ({"XDG_CACHE_HOME": "relative"}, "/h/.cache/mlgo-gym"),
+        ({"XDG_CACHE_HOME": ""}, "/h/.cache/mlgo-gym"),
+    ],
+)
+def test_the_folder_of_caches(
+    variables: dict[str, str], folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLGO_CACHE", raising=False)
+    for name, value in ({"HOME": "/h"} | variables).items():
+        monkeypatch.setenv(name, value)
+    assert cache_folder() == Path(folder)

@@ -41,6 +41,7 @@ from ._own_folder import check_way as check_way
 from ._own_folder import claim as claim
 from ._own_folder import is_ours as is_ours
 from ._own_folder import remove as remove
+from ._own_folder import xdg as xdg
 from ._plugins import TAKEN as TAKEN
 from ._plugins import broken as broken
 from ._plugins import entry_points as entry_points

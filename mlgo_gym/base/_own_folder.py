@@ -19,8 +19,13 @@ _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 def cache_folder() -> Path:
     """Return the folder of ``MLGO_CACHE``, by default ``mlgo-gym`` among the user's caches."""
     given = os.environ.get("MLGO_CACHE")
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(given) if given else Path(base) / "mlgo-gym"
+    return Path(given) if given else (xdg("XDG_CACHE_HOME") or Path.home() / ".cache") / "mlgo-gym"
+
+
+def xdg(name: str) -> Path | None:
+    """Return the folder of a variable of the XDG specification, which ignores relative ones."""
+    found = Path(os.environ.get(name, ""))
+    return found if found.is_absolute() else None
 
 
 def check_way(folder: Path) -> None:

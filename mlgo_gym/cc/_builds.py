@@ -10,7 +10,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from mlgo_gym.base import InputError, open_regular, read_bounded
@@ -20,10 +22,29 @@ MAX_BYTES: Final = 1 << 32
 """The largest object, program or library that is read."""
 
 _ELF_MAGIC: Final = b"\x7fELF"
+_MAGIC_BYTES: Final = 8
 _PROBES: Final = re.compile(
     r"(?:^|/)(?:CMakeFiles/(?:CMakeTmp|CMakeScratch|\d[\d.]+)|meson-private)/"
 )
 """Where CMake and Meson build what they try a compiler with."""
+
+
+class LeftOut(StrEnum):
+    """Files of a build whose code is not counted."""
+
+    ARCHIVE = "static libraries"
+    BITCODE = "bitcode files"
+    BROKEN = "ELF files that cannot be read"
+
+
+_MAGICS: Final = MappingProxyType(
+    {
+        b"!<arch>\n": LeftOut.ARCHIVE,
+        b"!<thin>\n": LeftOut.ARCHIVE,
+        b"BC\xc0\xde": LeftOut.BITCODE,
+        b"\xde\xc0\x17\x0b": LeftOut.BITCODE,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +56,20 @@ class BinaryFile:
     functions: Mapping[str, int] = field(repr=False)
 
     @classmethod
-    def read(cls, path: Path) -> BinaryFile | None:
-        """Read a file; ``None`` where it is no ELF file with sections."""
+    def read(cls, path: Path) -> BinaryFile | LeftOut | None:
+        """Read a file; ``None`` where it holds no code, or has no table of sections."""
         import lief  # noqa: PLC0415 (half a second)
 
         with open_regular(path) as file:
-            if file.read(len(_ELF_MAGIC)) != _ELF_MAGIC:
-                return None
+            magic = file.read(_MAGIC_BYTES)
+        if not magic.startswith(_ELF_MAGIC):
+            kinds = (kind for each, kind in _MAGICS.items() if magic.startswith(each))
+            return next(kinds, None)
         elf = read_elf(read_bounded(path, MAX_BYTES))
-        if elf is None or not elf.sections:
+        is_whole = elf and elf.header.file_type != lief.ELF.Header.FILE_TYPE.NONE
+        if elf is None or not is_whole or len(elf.sections) < elf.header.numberof_sections:
+            return LeftOut.BROKEN
+        if not elf.sections:
             return None
         code = {
             number: int(section.size)
@@ -83,6 +109,7 @@ class BuildComparison:
         objects: by the files' relative names, in their order.
         linked: programs and shared libraries.
         functions: those whose size differs, the largest difference first, as ``FILE: FUNCTION``.
+        left_out: of each build, the files that are not counted.
 
     >>> BuildComparison(objects=(), linked=(), functions=()).to_json()["objects"]
     []
@@ -91,6 +118,7 @@ class BuildComparison:
     objects: tuple[Change, ...]
     linked: tuple[Change, ...]
     functions: tuple[Change, ...]
+    left_out: tuple[Mapping[str, LeftOut], Mapping[str, LeftOut]] = field(default=({}, {}))
 
     def to_json(self) -> dict[str, Any]:
         """The comparison as a JSON value."""
@@ -98,46 +126,83 @@ class BuildComparison:
             "objects": [each.to_json() for each in self.objects],
             "linked": [each.to_json() for each in self.linked],
             "functions": [each.to_json() for each in self.functions],
-            "total": {kind: total(getattr(self, kind)).to_json() for kind in ("objects", "linked")},
+            "total": {
+                kind: total(changes).to_json()
+                | {"files": len(in_both(changes)), "in_one_build": lone(changes)}
+                for kind, changes in (("objects", self.objects), ("linked", self.linked))
+            },
+            "left_out": {
+                build: dict(files)
+                for build, files in zip(("before", "after"), self.left_out, strict=True)
+            },
         }
 
 
 def total(changes: Sequence[Change]) -> Change:
     """The sum of what both builds have."""
-    both = [each for each in changes if each.before is not None and each.after is not None]
+    both = in_both(changes)
+    name = f"total, {len(both):,} of {len(changes):,} files" if lone(changes) else "total"
     return Change(
-        "total", sum(each.before or 0 for each in both), sum(each.after or 0 for each in both)
+        name, sum(each.before or 0 for each in both), sum(each.after or 0 for each in both)
     )
+
+
+def in_both(changes: Sequence[Change]) -> list[Change]:
+    """Those that both builds have."""
+    return [each for each in changes if each.before is not None and each.after is not None]
+
+
+def lone(changes: Sequence[Change]) -> int:
+    """How many one build alone has."""
+    return len(changes) - len(in_both(changes))
 
 
 def read_build(path: Path) -> dict[str, BinaryFile]:
     """The ELF files of a build, by their names relative to its folder; a file's own is empty."""
+    return _read_build(path)[0]
+
+
+def _read_build(path: Path) -> tuple[dict[str, BinaryFile], dict[str, LeftOut]]:
+    """The ELF files of a build, and what is left out, by their names."""
     files: dict[str, BinaryFile] = {}
+    left_out: dict[str, LeftOut] = {}
     try:
         for each in sorted(_regular_files(path)):
-            if (binary := BinaryFile.read(each)) is not None:
-                files["" if each == path else str(each.relative_to(path))] = binary
+            name = "" if each == path else str(each.relative_to(path))
+            match BinaryFile.read(each):
+                case BinaryFile() as binary:
+                    files[name] = binary
+                case LeftOut() as kind:
+                    left_out[name] = kind
     except OSError as error:
         name = str(error.filename or path)
         raise InputError(f"build {name!r}: cannot be read: {error.strerror}") from error
     if not files:
-        raise InputError(f"build {str(path)!r}: expected ELF objects or programs, found none")
-    return files
+        counts = (f"{kind}: {count:,}" for kind, count in Counter(left_out.values()).items())
+        found = ", ".join(counts) or "none"
+        raise InputError(f"build {str(path)!r}: expected ELF objects or programs, found {found}")
+    return files, left_out
 
 
 def compare_builds(before: Path, after: Path) -> BuildComparison:
     """Compare the files of one name, and the functions in them.
 
     Raises:
-        InputError: a build cannot be read, or has no ELF files.
+        InputError: a build cannot be read, or has no ELF files; they have no file of one name, or
+            one that is an object in one of them and linked in the other.
 
     >>> import sys
     >>> python = Path(sys.executable)
     >>> [change.difference for change in compare_builds(python, python).linked]
     [0]
     """
-    builds = read_build(before), read_build(after)
+    builds, left_out = zip(*map(_read_build, (before, after)), strict=True)
     names = sorted({name for files in builds for name in files})
+    if not set(builds[0]) & set(builds[1]):
+        raise InputError(
+            f"builds {str(before)!r} and {str(after)!r}: expected files of the same names, found "
+            f"none among {len(builds[0]):,} and {len(builds[1]):,}"
+        )
     changes: dict[bool, list[Change]] = {False: [], True: []}
     functions: list[Change] = []
     for name in names:
@@ -146,13 +211,20 @@ def compare_builds(before: Path, after: Path) -> BuildComparison:
         if known is None:
             continue
         label = name or after.name
+        if old and new and old.is_linked != new.is_linked:
+            raise InputError(
+                f"{label!r}: expected an object in both builds or a linked file in both, found one "
+                "of each"
+            )
         changes[known.is_linked].append(
             Change(label, old.code_bytes if old else None, new.code_bytes if new else None)
         )
         if old and new and not known.is_linked:
             functions += _changed_functions(label, old.functions, new.functions)
     functions.sort(key=lambda each: (-abs(each.difference), each.name))
-    return BuildComparison(tuple(changes[False]), tuple(changes[True]), tuple(functions))
+    return BuildComparison(
+        tuple(changes[False]), tuple(changes[True]), tuple(functions), (left_out[0], left_out[1])
+    )
 
 
 def _changed_functions(

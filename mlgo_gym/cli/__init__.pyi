@@ -10,9 +10,11 @@ from ._source import SourceFolder as SourceFolder
 from ._train import Shown as Shown
 from ._values import file_or_uri as file_or_uri
 from ._values import place as place
-from ._writing import check_folder as check_folder
+from ._writing import PLOT_ENDINGS as PLOT_ENDINGS
 from ._writing import make_folder as make_folder
 from ._writing import save_figure as save_figure
+from ._writing import save_figures as save_figures
+from ._writing import write_all as write_all
 from ._writing import writing as writing
 from .show._grid import Cell as Cell
 from .show._grid import Grid as Grid

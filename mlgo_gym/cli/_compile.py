@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from mlgo_gym.base import OptionsError
 from mlgo_gym.cli import options as shared
-from mlgo_gym.cli._writing import make_folder, writing
+from mlgo_gym.cli._writing import check_outputs, make_folder, writing
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus import Module
 from mlgo_gym.runners import IN_PROCESS
@@ -39,7 +39,8 @@ _INPUT_SUFFIXES: Final = (".bc", ".ll")
 def add_options(add: shared.Options) -> None:
     add("input", "IN", "IN.bc or IN.ll", nargs="?")
     add.corpus()
-    add("-o --output", "OUT", "a file; for corpora, a folder", required=True)
+    what = "a file; for corpora, a folder"
+    add.file("-o --output", what, value="OUT", required=True, may_lack_folder=True, files=_files)
     add.model("a model that answers LLVM", modes=IN_PROCESS, many=True)
     add.policy(many=True)
     add.seed()
@@ -49,7 +50,7 @@ def add_options(add: shared.Options) -> None:
     add.problem()
     what = "the form of the output (default: by the suffix of OUT; for corpora, objects)"
     add("--emit", tuple(_SUFFIXES), what)
-    add("--log", "FILE", "write LLVM's training log")
+    add.file("--log", "write LLVM's training log")
     add.compilation()
 
 
@@ -159,6 +160,10 @@ def _form(options: argparse.Namespace) -> Form:
     return options.emit or _FORMS.get(path.suffix, "object")
 
 
+def _files(output: Path, options: argparse.Namespace) -> list[Path]:
+    return [] if options.corpus else [output]  # those of corpora are known when these are read
+
+
 def _inputs(
     options: argparse.Namespace, form: Form
 ) -> tuple[Callable[[str], Module], dict[str, Path]]:
@@ -171,6 +176,13 @@ def _inputs(
         packages = shared.packages_of(options)
         keys = {packages.label(key): key for key in packages}
         targets = {name: options.output / f"{name}{_SUFFIXES[form]}" for name in keys}
+        make_folder(options.output)
+        read = (each.folder / f"{key.name}.bc" for key, each in packages.corpora.items())
+        check_outputs(
+            options,
+            outputs=(("--output", target) for target in targets.values()),
+            inputs=(("--corpus", module) for module in read),
+        )
         return lambda name: packages[keys[name]], targets
     if path.suffix not in _INPUT_SUFFIXES:
         raise OptionsError(

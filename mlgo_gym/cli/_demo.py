@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from mlgo_gym.base import EnvironmentSetupError, OptionsError
+from mlgo_gym.base import EnvironmentSetupError
 from mlgo_gym.cli import options as shared
-from mlgo_gym.cli._writing import save_figure, writing
+from mlgo_gym.cli._writing import PLOT_ENDINGS, OutputFile, save_figure, writing
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus import Packages
 from mlgo_gym.evaluation import NO_PLOTS, can_plot, check_can_plot
@@ -58,7 +58,6 @@ _SETTINGS: Final = ("rounds=2", "batches=3", "teacher.least_leaf_rows=20", "hidd
 """For a corpus of a few thousand decisions, which alone are too few to learn from."""
 
 _PLOT: Final = Path("mlgo-gym-demo.png")
-_PLOT_SUFFIXES: Final = (".png", ".svg", ".pdf")
 
 
 def add_options(add: shared.Options) -> None:
@@ -68,8 +67,9 @@ def add_options(add: shared.Options) -> None:
     add.budget("how long to train", "2m")
     what = "where the training run, the frozen model and the object go"
     add("--output", "DIR", what, "mlgo-gym-demo")
-    what = f"where the plot goes: {', '.join(_PLOT_SUFFIXES[:-1])} or {_PLOT_SUFFIXES[-1]}"
-    add("--plot", "FILE", f"{what} (default: {_PLOT}, or no plot without the extra plot)")
+    what = f"where the plot goes: {', '.join(PLOT_ENDINGS[:-1])} or {PLOT_ENDINGS[-1]}"
+    what += f" (default: {_PLOT}, or no plot without the extra plot)"
+    add.file("--plot", what, endings=PLOT_ENDINGS)
     add.compilation()
 
 
@@ -95,19 +95,7 @@ def _settle_plot(options: argparse.Namespace, output: Output) -> None:
         return
     check_can_plot()
     options.plot = options.plot or _PLOT
-    _check_plot(options.plot)
-
-
-def _check_plot(path: Path) -> None:
-    problem = None
-    if path.suffix not in _PLOT_SUFFIXES:
-        problem = f"a file name ending in {', '.join(_PLOT_SUFFIXES)}, found {str(path)!r}"
-    elif not path.resolve().parent.is_dir():
-        problem = f"an existing folder, found {str(path.parent)!r}"
-    elif path.is_dir():
-        problem = f"a file, found the folder {str(path)!r}"
-    if problem:
-        raise OptionsError(f"--plot: expected {problem}")
+    OutputFile().check("--plot", options.plot)
 
 
 def _run_inlining(packages: Packages, options: argparse.Namespace, output: Output) -> int:

@@ -39,7 +39,7 @@ def add_options(add: shared.Options) -> None:
     what = "record in the models' cards that they were evaluated on the split 'final'"
     add("--record-in-card", "", what)
     add("--plots", "DIR", "write plots, as PNG files")
-    add("--html", "FILE", "write the results as a page")
+    add.file("--html", "write the results as a page")
     add("--modules", "", "also print every module")
     add.compilation(executor=True)
 
@@ -90,10 +90,11 @@ def run(options: argparse.Namespace, output: Output) -> int:
     output.json(record)
     if is_final:
         record_test(packages, record, options, output)
-    save(scored, options, output)
     scores = scored.scores
     output.warn_of_not_honoured(each.not_honoured for each in scores)
     errors: list[object] = [error for each in scores for error in each.errors]
     errors += [each.trace_error for each in scores if each.trace_error]
     errors += [error for each in options.additions for error in each.failures()]
-    return output.warn_of(dict.fromkeys(map(str, errors)))  # a module may fail in several ways
+    status = output.warn_of(dict.fromkeys(map(str, errors)))  # a module may fail in several ways
+    save(scored, options, output)
+    return status

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlgo_gym.base import OptionsError
-from mlgo_gym.cli._writing import check_folder, make_folder, save_figure, writing
+from mlgo_gym.cli._writing import make_folder, save_figures, write_all, writing
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus import Packages, final_corpora
 from mlgo_gym.evaluation import NO_PLOTS, can_plot, check_can_plot
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 
 def check_outputs(options: argparse.Namespace) -> None:
     """See that plots and the page can be written, before the work that they are to show."""
-    check_folder("--html", options.html)
     if options.plots:
         check_can_plot()
         make_folder(options.plots)
@@ -72,10 +73,14 @@ def save(scored: Scored, options: argparse.Namespace, output: Output) -> None:
     from mlgo_gym.evaluation import plots_of
 
     plots = plots_of(scored) if can_plot() else {}
-    for name, figure in plots.items() if options.plots else ():
-        save_figure(options.plots / f"{name}.png", figure)
-    if options.html:
+
+    def write_page() -> None:
         with writing(options.html) as file:
             file.write(evaluation_page(scored, plots))
         if not plots:
             output.print(f"{options.html} has no plots. {NO_PLOTS}.")
+
+    steps: list[Callable[[], None]] = [write_page] if options.html else []
+    if options.plots:
+        steps.append(partial(save_figures, options.plots, plots))
+    write_all(*steps)

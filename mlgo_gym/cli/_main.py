@@ -1,6 +1,7 @@
 """``mlgo-gym``: parses the command line and turns errors into one line and an exit status.
 
-Exit status: 0 all went well, 1 something failed, 2 the command line is wrong, 130 interrupted.
+Exit status: 0 all went well, 1 something failed, 2 the command line is wrong, 128 and the number of
+the signal that ended it: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP.
 
 A command is a module, imported when it runs or when somebody asks for its help. It says what it
 does (``DESCRIPTION``, a text or a function that returns one for the help) and shows it
@@ -22,6 +23,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from corpus_tools.children import receive_statuses
+from corpus_tools.command_line import Interruption
 from corpus_tools.errors import CorpusToolsError
 from mlgo_gym import __version__
 from mlgo_gym.base import MlgoGymError, UsageError
@@ -40,7 +42,6 @@ _OTHERS = "other commands"
 _FEW = 2
 """Headings are worth having from so many on."""
 
-_INTERRUPTED = 130
 _INSIDE = "REPLACED BY KeyboardInterrupt"
 """Of the error that pybind11 makes of an interrupt while TensorFlow raises one of its own."""
 
@@ -126,7 +127,7 @@ class CommandParser(argparse.ArgumentParser):
         self.add_argument(
             "--json", action="store_true", help="print the result as JSON, and nothing else"
         )
-        self.set_defaults(run=module.run, command=command)
+        self.set_defaults(run=module.run, command=command, actions=self._actions)
 
     def parse_known_args(self, args: Any = None, *more: Any, **settings: Any) -> Any:
         self.load()
@@ -230,8 +231,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None and sys.stderr is not None:  # it is the process's own program
         faulthandler.enable()
     receive_statuses()
+    interruption = Interruption()
     try:
-        return _run(sys.argv[1:] if arguments is None else arguments)
+        with interruption:
+            return _run(sys.argv[1:] if arguments is None else arguments)
     except (MlgoGymError, CorpusToolsError) as error:
         Output(as_json=False).error(str(error))
         return 1
@@ -244,8 +247,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, RuntimeError) as error:
         if isinstance(error, RuntimeError) and _INSIDE not in str(error):
             raise
-        Output(as_json=False).error("interrupted")
-        return _INTERRUPTED
+        Output(as_json=False).error(interruption.message)
+        return interruption.status
 
 
 def _reason(error: OSError | ImportError | MemoryError) -> str:
@@ -269,8 +272,10 @@ def _run(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     from mlgo_gym.cli._extensions import extended
     from mlgo_gym.cli._values import fetch_models
+    from mlgo_gym.cli._writing import check_outputs
 
     output = Output(as_json=options.json)
+    check_outputs(options)
     fetch_models(options)
     with extended(options, output):
         return int(options.run(options, output))

@@ -34,7 +34,7 @@ def add_options(add: shared.Options) -> None:
     add.seed()
     what = "answer another problem in the same compilations, such as regalloc-eviction=lowest-use"
     add("--also", "PROBLEM=POLICY", what, many=True)
-    add("--log", "FILE", "write a training log")
+    add.file("--log", "write a training log", files=_log_files)
     what = "write a trace of each module for 'replay' (inlining-for-size alone), also to s3://..."
     add("--traces", "DIR", what, type=place)
     add("--observations", "", "keep LLVM's observations in traces")
@@ -67,10 +67,9 @@ def run(options: argparse.Namespace, output: Output) -> int:
         name, policy = stack.enter_context(shared.policy_of(options, problem))
         log = None
         if options.log:
-            file = stack.enter_context(writing(options.log))
-            places = options.log.with_name(f"{options.log.name}.sites") if options.sites else None
-            sites = stack.enter_context(writing(places)) if places else None
-            log = stack.enter_context(RolloutLog(file, problem, sites))
+            paths = _log_files(options.log, options)
+            file, *sites = (stack.enter_context(writing(path)) for path in paths)
+            log = stack.enter_context(RolloutLog(file, problem, *sites))
         traces = stack.enter_context(worked_folder(options.traces)) if options.traces else None
         keep = bool(log or traces)
         settings = {"also": also, "keep_decisions": keep, "in_order": log, "sites": options.sites}
@@ -94,6 +93,11 @@ def run(options: argparse.Namespace, output: Output) -> int:
         output.print(f"{logged:,} decisions in {options.log}")
     output.json(comparison.as_json(reports, [name]))
     return output.warn_of_failures(reports)
+
+
+def _log_files(log: Path, options: argparse.Namespace) -> list[Path]:
+    """The training log and, if they are asked for, the sites beside it."""
+    return [log, log.with_name(f"{log.name}.sites")] if options.sites else [log]
 
 
 def _write_traces(

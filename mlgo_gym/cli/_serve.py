@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from mlgo_gym.base import OptionsError
+from mlgo_gym.base import OptionsError, xdg
 from mlgo_gym.cli import options as shared
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.runners import IN_PROCESS, check_model, runner_factory
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 def _own_folder(stack: contextlib.ExitStack) -> str:
     """A folder that goes with the host, where a socket's path is short."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    runtime = xdg("XDG_RUNTIME_DIR")
     place = runtime if runtime and os.access(runtime, os.W_OK) else None
     return stack.enter_context(tempfile.TemporaryDirectory(prefix=_FOLDER, dir=place))
 

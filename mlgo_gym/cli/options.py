@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from corpus_tools.command_line import whole
 from mlgo_gym.base import OptionsError, read_bounded
-from mlgo_gym.cli._values import TYPES, model, place
+from mlgo_gym.cli._values import TYPES, model, path, place
+from mlgo_gym.cli._writing import OutputFile
 from mlgo_gym.corpus import SAMPLE_CORPUS, SPLITS, Packages, corpus_folders
 
 if TYPE_CHECKING:
@@ -75,6 +76,15 @@ class Options:
             shown = (default or "none") if isinstance(default, str) else f"{default:,}"
             what = f"{what} (default: {shown})"
         self._parser.add_argument(*names.split(), **made | {"help": what.lstrip()} | settings)
+
+    def file(
+        self, names: str, what: str, *, value: str = "FILE", required: bool = False, **checks: Any
+    ) -> None:
+        """Add an option for a file that the command writes; it is checked before the command runs.
+
+        The checks are those of `OutputFile`.
+        """
+        self(names, value, what, type=OutputFile(**checks), required=required)
 
     def either(self) -> Options:
         """Return a group of options of which one must be given."""
@@ -154,10 +164,13 @@ class Options:
         """``--seed``."""
         self("--seed", "N", f"seed of {of}", 0, type=whole(0))
 
-    def output(self, what: str, *, may_be_remote: bool = False) -> None:
-        """``--output``, which must be given; a URI, too, if it may be one of S3."""
+    def output(self, what: str, *, may_be_remote: bool = False, replaces: bool = False) -> None:
+        """``--output``, which must be given; a URI, too, if it may be one of S3.
+
+        A folder that is replaced may be none that the command reads.
+        """
         what += ", also as s3://BUCKET/KEY" if may_be_remote else ""
-        kind = place if may_be_remote else TYPES["DIR"]
+        kind = place if may_be_remote else OutputFile(is_folder=replaces) if replaces else path
         self("--output", "DIR", what, required=True, type=kind)
 
     def reward(self, default: str, limit: str) -> None:

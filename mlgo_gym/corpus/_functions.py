@@ -56,6 +56,7 @@ def read_elf(data: bytes) -> lief.ELF.Binary | None:
     """Read the bytes of an object or a linked file; ``None`` where they are no ELF file's."""
     import lief  # noqa: PLC0415 (half a second)
 
+    lief.logging.disable()  # which says on standard error what it cannot read
     settings = lief.ELF.ParserConfig()
     for name in ("relocations", "dyn_symbols", "symbol_versions", "notes"):
         setattr(settings, f"parse_{name}", False)

@@ -19,6 +19,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from mlgo_gym.base import xdg
+
 SEAL: Final = "seal"
 """The key of the description that holds it."""
 
@@ -51,9 +53,13 @@ def _mac(key: bytes, description: Mapping[str, Any]) -> str:
 
 
 def _place() -> Path:
-    given = Path(os.environ.get("XDG_STATE_HOME", ""))
-    home = Path(os.path.expanduser("~"))  # as it is where nobody knows it  # noqa: PTH111
-    return (given if given.is_absolute() else home / ".local" / "state") / "mlgo-gym" / "key"
+    state = xdg("XDG_STATE_HOME")
+    if state is None:
+        home = Path(os.path.expanduser("~"))  # as it is where nobody knows it  # noqa: PTH111
+        if not home.is_dir():  # nothing is to be written there, as where packages are built
+            raise FileNotFoundError(f"{home}: expected the home folder, found none")
+        state = home / ".local" / "state"
+    return state / "mlgo-gym" / "key"
 
 
 def _key(place: Path) -> bytes:

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ from mlgo_gym.model._card import CARD_FILE
 from mlgo_gym.model._freeze import freeze
 from mlgo_gym.problems._vocabulary import Vocabulary
 from mlgo_gym.stream._channel import remove_stale_folders
-from tests.cc.conftest import CHANNEL, MODELS, ROOT, SOURCE, Driver
+from tests.cc.conftest import CHANNEL, MODELS, ROOT, SOURCE, Driver, compile_file
 
 
 @dataclass(frozen=True)
@@ -514,3 +514,17 @@ def test_a_vocabulary_that_is_not_the_one_of_the_card(driver: Driver, tmp_path: 
     assert done.returncode == 1
     problem = f"ir2vec: expected that of SHA-256 {named['ir2vec_sha256']}, which it was trained "
     assert f"mlgo-cc: error: model {str(model)!r}: {problem}" in done.stderr.decode()
+
+
+def test_a_relative_folder_of_configurations_is_none(
+    driver: Driver, work: Path, plain: bytes, never: bytes
+) -> None:
+    """The settings of a folder that is compiled in do not count."""
+    place = work / "xdg" / "mlgo-gym"
+    place.mkdir(parents=True)
+    (place / "cc.conf").write_text(f"inlining-model = {MODELS / 'never'}\n")
+    environment = {**driver.environment, "HOME": str(work)}
+    del environment["MLGO_CONFIG"]
+    for folder, expected in (("xdg", plain), (str(work / "xdg"), never)):
+        own = replace(driver, environment={**environment, "XDG_CONFIG_HOME": folder})
+        assert compile_file(own, work, {}) == (expected, b"")

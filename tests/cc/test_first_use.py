@@ -221,6 +221,7 @@ def test_first_uses_that_are_killed(
     [
         ({"MLGO_CACHE": "/m", "XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/m"),
         ({"XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/x/mlgo-gym"),
+        ({"XDG_CACHE_HOME": "x/y", "HOME": "/h"}, "/h/.cache/mlgo-gym"),
         ({"HOME": "/h"}, "/h/.cache/mlgo-gym"),
         ({"HOME": ""}, "/root/.cache/mlgo-gym"),
         ({}, "/root/.cache/mlgo-gym"),

@@ -91,6 +91,22 @@ def test_stats_of_code(tmp_path: Path) -> None:
     assert "profile" not in table
 
 
+def test_stats_of_a_module_that_fails(tmp_path: Path) -> None:
+    """Sizes and decisions are of the modules that were compiled, which are counted."""
+    folder = make_corpus(tmp_path / "in", {"m.c": program("m"), "n.cc": program("n")})
+    whole = run("corpus", "stats", "--corpus", "in", cwd=tmp_path).stdout
+    assert "compiled" not in whole
+    (folder / "n.cc.cmd").write_bytes(b"-cc1\0-triple\0none")
+    (folder / "n.cc.bc").write_bytes(b"BC")
+    done = run("corpus", "stats", "--corpus", "in", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "compiled" in done.stdout
+    assert "LLVM's" in done.stdout
+    done = run("corpus", "stats", "--corpus", "in", "--json", cwd=tmp_path)
+    total = json.loads(done.stdout)["total"]
+    assert (total["modules"], total["compiled_modules"]) == (2, 1)
+
+
 def test_stats_of_profiles(tmp_path: Path) -> None:
     folder = make_corpus(tmp_path / "in", {"m.c": program("m"), "n.c": program("n")})
     command = ["-cc1", "-O2", "-fprofile-instrument-use-path=x.profdata"]

@@ -16,7 +16,7 @@ NAMES = [f"package/src/interval_tree_{number}.cpp" for number in range(3)]
 
 def printed(grid: Grid, width: int = 80) -> list[str]:
     file = StringIO()
-    Console(width=width, file=file).print(grid)
+    Console(width=width, file=file).print(grid, crop=False)
     return file.getvalue().splitlines()
 
 

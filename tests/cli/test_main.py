@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -182,7 +183,7 @@ def test_version(tmp_path: Path) -> None:
         ),
         (
             ["rollout", "--log", "no/where.log"],
-            "cannot write 'no/where.log': No such file or directory",
+            "--log: expected an existing folder, found 'no'",
         ),
         (
             ["demo", "--plot", "plot.txt"],
@@ -275,7 +276,7 @@ def test_log_into_what_is_no_file(small_folder: Path, tmp_path: Path) -> None:
     assert (tmp_path / "link.log").is_symlink()
     assert (tmp_path / "target.log").stat().st_size > 0
     done = run("rollout", "--corpus", small_folder, "--log", ".", cwd=tmp_path)
-    assert done.stderr == "mlgo-gym: error: cannot write '.': Is a directory\n"
+    assert done.stderr == "mlgo-gym: error: --log: expected a file, found the folder '.'\n"
 
 
 def test_names_are_only_shown(small_folder: Path, tmp_path: Path) -> None:
@@ -373,8 +374,16 @@ def test_freeze_to_c(tmp_path: Path) -> None:
         )
 
 
-def test_interrupted(tmp_path: Path) -> None:
-    """Ctrl-C in the middle: a line, exit status 130, no log, no leftovers."""
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (signal.SIGINT, "interrupted"),
+        (signal.SIGTERM, "ended by SIGTERM"),
+        (signal.SIGHUP, "ended by SIGHUP"),
+    ],
+)
+def test_interrupted(number: signal.Signals, message: str, tmp_path: Path) -> None:
+    """In the middle: a line, an exit status, no log, no child, no leftovers."""
     corpus, work = tmp_path / "corpus", tmp_path / "work"
     corpus.mkdir()
     work.mkdir()
@@ -384,19 +393,43 @@ def test_interrupted(tmp_path: Path) -> None:
     (corpus / "corpus_description.json").write_text(
         json.dumps({"modules": names, "has_thinlto": False, "global_command_override": ["-cc1"]})
     )
-    heard = ["env", "--default-signal=INT"]  # what a shell starts with & ignores it
+    heard = ["env", "--default-signal"]  # what a shell starts with & ignores SIGINT
     command = [*heard, *PROGRAM, "rollout", "--log", "x.log"]
     with subprocess.Popen(
         [*command, "--corpus", corpus, "--jobs", "2"],
         cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         wait_for(psutil.Process(process.pid).children)  # it compiles
-        process.send_signal(signal.SIGINT)
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(number)
         _, errors = process.communicate()
     # Interrupted while an extension runs Python, CPython ends by the signal, 130 to a shell, too.
     status = process.returncode if process.returncode >= 0 else 128 - process.returncode
-    assert (status, errors) == (130, "mlgo-gym: error: interrupted\n")
+    assert (status, errors) == (128 + number, f"mlgo-gym: error: {message}\n")
     assert not list(work.iterdir())
+    psutil.wait_procs(children)
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_temporary_folders_go_with_a_signal(number: signal.Signals, tmp_path: Path) -> None:
+    """A terminal that is closed sends SIGHUP, and its shell once more; nohup has it ignored."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    heard = ["env", "--default-signal", *["--ignore-signal=HUP"] * (number != signal.SIGHUP)]
+    command = [*heard, *PROGRAM, "measure", "--policy", "never", "--meter", "size"]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": str(temporary)}
+    ) as process:
+        wait_for(lambda: list(temporary.glob("corpus_tools.*")))
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(number)
+        _, errors = process.communicate()
+    assert (process.returncode, errors) == (
+        128 + number,
+        f"mlgo-gym: error: ended by {number.name}\n",
+    )
+    assert not list(temporary.iterdir())
 
 
 def test_no_command_is_a_start_page(tmp_path: Path) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+
 import pytest
 
-from mlgo_gym.cli.show._grid import Grid
+from mlgo_gym.cli.show._grid import Grid, narrow_table
 from mlgo_gym.cli.show._output import Output
+from tests.cli.command import PROGRAM
 
 
 @pytest.mark.parametrize("where", ["terminal", "pipe", "json"])
@@ -39,3 +43,29 @@ def test_a_width_that_is_none(
     said = capsys.readouterr().out
     assert "one two" in said
     assert "│ digest.c │ 1,920 │" in said
+
+
+@pytest.mark.parametrize("columns", [20, 30, 40])
+def test_a_screen_that_is_too_narrow(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No digit is cut off and no row is without its name."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    rows = [["digest.c", "1,920,333", "-8.32 %", "12,345"], ["json.c", "17", "+38.7 %", "2"]]
+    headings = ["module", "text, bytes", "change", "decisions"]
+    narrow = narrow_table(headings, right=headings[1:])
+    for row in rows:
+        narrow.add_row(*row)
+    Output(as_json=False).print(Grid(headings, rows), narrow)
+    said = capsys.readouterr().out
+    assert "…" not in said
+    for word in (word for row in rows for word in row):
+        assert said.count(word) >= 2
+
+
+@pytest.mark.parametrize("arguments", ["", "models", "models --json"])
+def test_a_full_disk_under_standard_output(arguments: str) -> None:
+    line = f"{shlex.join(map(str, PROGRAM))} {arguments} > /dev/full"
+    done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "mlgo-gym: error: standard output: No space left on device\n"

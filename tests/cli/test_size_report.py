@@ -10,6 +10,7 @@ import pytest
 
 from corpus_tools.code import code_sections
 from mlgo_gym.cli._main import main
+from tests.cli.command import run
 
 SOURCES = {
     "a.c": "static int g(int x) { return x * x; } int f(int x) { return g(x) + g(x + 1); }\n",
@@ -113,6 +114,59 @@ def test_probes_of_build_systems_are_no_code_of_the_build(
     assert names == {"lib/a.o", "lib/b.o", "new.o", "program", "CMakeFiles/program.dir/x.o"}
 
 
+def test_what_one_build_lacks(builds: tuple[Path, Path], capfd: pytest.CaptureFixture[str]) -> None:
+    """The total says how much it is of, and what has code that is not counted is named."""
+    before, after = builds
+    (after / "lib" / "b.o").write_bytes((before / "lib" / "b.o").read_bytes()[:400])
+    (after / "lib" / "c.a").write_bytes(b"!<arch>\n")
+    (before / "bitcode.o").write_bytes(b"BC\xc0\xde" + b"\0" * 40)
+    assert main(["size-report", str(before), str(after)]) == 1
+    out, err = capfd.readouterr()
+    assert "total, 1 of 3 files" in out
+    assert "Not counted: static libraries (0 before, 1 after), bitcode files (1 before, 0" in out
+    assert err == f"mlgo-gym: {after}/lib/b.o: left out: an ELF file that cannot be read\n"
+    assert main(["size-report", str(before), str(after), "--json"]) == 1
+    result = json.loads(capfd.readouterr().out)
+    total = result["total"]["objects"]
+    assert (total["files"], total["in_one_build"]) == (1, 2)  # new.o is in one alone
+    assert result["left_out"] == {
+        "before": {"bitcode.o": "bitcode files"},
+        "after": {"lib/b.o": "ELF files that cannot be read", "lib/c.a": "static libraries"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "message"),
+    [
+        (
+            "before/lib",
+            "after <&>/lib",
+            "builds 'before/lib' and 'after <&>/lib': expected files of the same names, found none "
+            "among 2 and 2",
+        ),
+        (
+            "before",
+            "before/program",
+            "builds 'before' and 'before/program': expected files of the same names, found none "
+            "among 3 and 1",
+        ),
+        (
+            "before/lib/a.o",
+            "before/program",
+            "'program': expected an object in both builds or a linked file in both, found one of "
+            "each",
+        ),
+    ],
+)
+def test_builds_that_are_not_to_be_compared(
+    one: str, other: str, message: str, builds: tuple[Path, Path]
+) -> None:
+    for name in ("a.o", "b.o"):
+        (builds[1] / "lib" / name).rename(builds[1] / "lib" / f"other-{name}")
+    done = run("size-report", one, other, cwd=builds[0].parent)
+    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
+
+
 def test_what_was_kept(
     builds: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -126,7 +180,9 @@ def test_what_was_kept(
         {"kept": "m", "objects": 2, "clang_bytes": 19, "kept_bytes": 12},
     ]
     assert main(arguments) == 0
-    assert "-36.8 %" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "-36.8 %" in out
+    assert ".text sections" in out
     log.write_text("LLVM\t9\tnine\ta.o\n")
     assert main(arguments) == 1
     assert capsys.readouterr().err == (

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
 from contextlib import redirect_stderr
+from typing import Any
 
 import pytest
 
-from corpus_tools.command_line import run_command
+from corpus_tools.command_line import Interruption, run_command
 from corpus_tools.errors import ToolchainError
 
 
@@ -26,6 +29,43 @@ def test_errors_end_a_command(
 
     assert run_command("mlgo-x", run) == status
     assert capsys.readouterr() == ("", said)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_command_as_an_interrupt_does(
+    number: signal.Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A second one of the same end changes nothing, and the handlers are there for as long."""
+    cleared = []
+
+    def run() -> int:
+        try:
+            os.kill(os.getpid(), number)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+            cleared.append(True)
+        return 0
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests may ignore it
+    try:
+        assert run_command("mlgo-x", run) == 128 + number
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert capsys.readouterr() == ("", f"mlgo-x: ended by {number.name}\n")
+    assert cleared == [True]
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda *_: None])
+def test_other_handlers_of_signals_stay(handler: Any) -> None:
+    before = signal.signal(signal.SIGHUP, handler)
+    try:
+        with Interruption() as interruption:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert signal.getsignal(signal.SIGHUP) == handler
+        assert (interruption.status, interruption.message) == (130, "interrupted")
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_status_is_passed_on() -> None:

@@ -199,5 +199,8 @@ def test_without_a_place_for_a_key_freezing_warns(
     refused(lambda: load_frozen(tmp_path / "out"), tmp_path / "out")
     monkeypatch.setenv("XDG_STATE_HOME", "relative/is/not/taken")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert not freeze(MODELS / "default", tmp_path / "out", name="model", trusted=True).is_sealed
+    assert not (tmp_path / "home").exists()  # such as /nonexistent, where packages are built
+    (tmp_path / "home").mkdir()
     assert freeze(MODELS / "default", tmp_path / "out", name="model", trusted=True).is_sealed
     assert (tmp_path / "home" / ".local" / "state" / "mlgo-gym" / "key").is_file()

@@ -28,10 +28,10 @@ def add_options(add: shared.Options) -> None:
     add("--corpus", "DIR", "or a corpus, which counts as one target")
     what = "keep the build's modules there, so that a later run compiles only what has changed"
     add("--modules", "DIR", what)
-    add("--output", "FILE", "the project file; keep it in version control", required=True)
+    add.file("--output", "the project file; keep it in version control", required=True)
     what = "write a corpus of the modules with those functions made local, for environments, "
     what += "evaluate, train and search"
-    add("--local", "DIR", what)
+    add.file("--local", what, value="DIR", is_folder=True)
     add.workers()
 
 

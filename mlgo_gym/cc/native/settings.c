@@ -144,7 +144,7 @@ static bool read_configuration(const char **values, struct message *message) {
     return read_file(named, true, values, message);
   const char *folder = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
   char path[4096];
-  if (folder && *folder)
+  if (folder && *folder == '/') /* a relative one is to be ignored, by its specification */
     snprintf(path, sizeof path, "%s/mlgo-gym/cc.conf", folder);
   else if (home && *home)
     snprintf(path, sizeof path, "%s/.config/mlgo-gym/cc.conf", home);

@@ -18,7 +18,8 @@ EXAMPLE = "mlgo-gym corpus split-functions --corpus corpora/lupa --output out"
 
 def add_options(add: shared.Options) -> None:
     add.corpus()
-    add.output("folder for the new corpus; for several packages, one in it for each")
+    what = "folder for the new corpus; for several packages, one in it for each"
+    add.output(what, replaces=True)
     add.opt_level()
     what = "leave out functions with fewer instructions"
     add("--minimum-instructions", "N", what, 0, type=whole(0))

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from mlgo_gym.curation import ModuleFacts
     from mlgo_gym.rollout import ModuleReport
 
-DESCRIPTION = "Compile corpora with LLVM's default and count what is in them."
+DESCRIPTION = (
+    "Compile corpora with LLVM's default and count what is in them. Decisions are those of LLVM's "
+    "own inliner; under a model there may be more or fewer."
+)
 EXAMPLE = "mlgo-gym corpus stats --corpus corpora/lupa"
 
 _NO_PROFILE: Final = "none"
@@ -25,9 +28,10 @@ _NAMED_PROFILE: Final = "named in the command, not in the bitcode"
 
 _SIZES: Final = {
     "modules": "modules",
+    "compiled_modules": "compiled",
     "bitcode_bytes": "bitcode, bytes",
     "text_size_bytes": "text, bytes",
-    "decisions": "decisions",
+    "decisions": "LLVM's decisions",
     "asking_modules": "that ask",
 }
 _CODE: Final = {
@@ -64,7 +68,9 @@ def run(options: argparse.Namespace, output: Output) -> int:
     counts = [_sums(modules, "language", each, {**_SIZES, **_CODE}) for each in (*languages, None)]
     kinds = sorted({each["profile"] for each in modules})
     profiles = [_sums(modules, "profile", kind, _PROFILES) for kind in kinds]
-    output.print(_grid("language", counts, _SIZES), _grid("language", counts, _CODE))
+    is_whole = counts[-1]["compiled_modules"] == len(modules)
+    sizes = {key: _SIZES[key] for key in _SIZES if key != "compiled_modules" or not is_whole}
+    output.print(_grid("language", counts, sizes), _grid("language", counts, _CODE))
     if any(each["profile"] != _NO_PROFILE for each in profiles):
         output.print(_grid("profile", profiles, _PROFILES))
     output.json(
@@ -101,6 +107,7 @@ def _module(
         "module": report.module,
         "language": language_of(packages[key]),
         "modules": 1,
+        "compiled_modules": int(bool(result)),
         "bitcode_bytes": packages.size_bytes(key),
         "text_size_bytes": text_size,
         "decisions": result.decisions if result else 0,

@@ -25,8 +25,8 @@ _LOGGING: Final = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
 def add_options(add: shared.Options) -> None:
     add("datasets", "DIR", "a dataset, also as s3://BUCKET/KEY", nargs="+", type=place)
     add_target = add.either()
-    add_target("--log", "FILE", "write a training log")
-    add_target("--tfrecord", "FILE", "write a TFRecord file")
+    add_target.file("--log", "write a training log")
+    add_target.file("--tfrecord", "write a TFRecord file")
     add_target("--minari", "ID", "write a dataset for Minari, such as inlining/random-v0")
     what = "for TFRecord: the number for unknown rewards"
     add("--missing-reward", "NUMBER", what, type=_finite)

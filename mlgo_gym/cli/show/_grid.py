@@ -55,7 +55,8 @@ class Grid:
     """A table whose first column has names and whose others have numbers; a footer sums up.
 
     Where it would be too wide for a terminal, headings are broken into lines, and then names lose
-    their beginnings or, if it folds, are broken, too; numbers never lose anything.
+    their beginnings or, if it folds, are broken, too; numbers never lose anything. A terminal that
+    is narrower still breaks its lines.
     """
 
     headings: Sequence[str]
@@ -79,6 +80,7 @@ class Grid:
         for place, name in enumerate(names):
             shown = name if self.folds else cut(name, left)
             table.add_row(shown, *(column[place] for column in columns))
+        keep_whole(table, console)
         yield table
 
     def _fitting(
@@ -92,7 +94,7 @@ class Grid:
                 for heading, column in zip(headings, columns, strict=True)
             ]
             left = width - len("│  │") - sum(each + len("  │") for each in taken)
-            if left >= max(map(len, names), default=0):
+            if left >= max(map(len, [*names, self.headings[0]])):
                 break
             headings = [textwrap.fill(each, _NARROW, break_long_words=False) for each in headings]
         return headings, max(left, _SHORTEST_NAME)
@@ -156,6 +158,19 @@ def narrow_table(columns: Sequence[str], *, right: Collection[str]) -> Table:
         for each in columns
     ]
     return Table(*heads, box=box.SIMPLE, show_edge=False, padding=(0, 1, 0, 0), pad_edge=False)
+
+
+def keep_whole(table: Table, console: Console) -> None:
+    """Have a table be wider than a terminal rather than cut its numbers or lose its names."""
+    needed = len("│")
+    for column in table.columns:
+        cells = [column.header, *column.cells, column.footer]
+        widest = max(console.measure(each).maximum for each in cells)
+        least = widest if column.justify == "right" else min(widest, _SHORTEST_NAME)
+        column.min_width = least
+        needed += least + len("  │")
+    if needed > console.width:
+        table.width = needed
 
 
 def as_cell(cell: Cell | str) -> Cell:

@@ -37,23 +37,38 @@ class Output:
 
     def print(self, *parts: RenderableType) -> None:
         """Print for people: text or a table."""
-        if not self.as_json:
-            for part in parts:
-                self._out.print(part, soft_wrap=not self._out.is_terminal and isinstance(part, str))
+        with _naming_output():
+            for part in () if self.as_json else parts:
+                self._print(part)
+
+    def _print(self, part: RenderableType) -> None:
+        from rich.table import Table
+
+        if isinstance(part, str):
+            self._out.print(part, soft_wrap=not self._out.is_terminal)
+            return
+        if isinstance(part, Table):
+            from mlgo_gym.cli.show._grid import keep_whole
+
+            keep_whole(part, self._out)
+        self._out.print(part, crop=False)
 
     def verbatim(self, *lines: str) -> None:
         """Print lines that are to be copied, without breaks of our own."""
-        if not self.as_json:
-            for line in lines:
+        with _naming_output():
+            for line in () if self.as_json else lines:
                 self._out.print(line, soft_wrap=True)
 
     def json(self, value: Any) -> None:
         if self.as_json:
-            self._out.file.write(json.dumps(value, indent=2) + "\n")
+            with _naming_output():
+                self._out.file.write(json.dumps(value, indent=2) + "\n")
+                self._out.file.flush()
 
     def flush(self) -> None:
         """Let whoever reads a pipe see what was printed so far."""
-        self._out.file.flush()
+        with _naming_output():
+            self._out.file.flush()
 
     def error(self, message: str) -> None:
         self._err.print(f"mlgo-gym: error: {message}", style="red", soft_wrap=True)
@@ -133,6 +148,16 @@ class Output:
     @property
     def _is_watched(self) -> bool:
         return self._err.is_terminal and not self.as_json
+
+
+@contextmanager
+def _naming_output() -> Iterator[None]:
+    """Errors of the system say that they are about standard output."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = "standard output"
+        raise
 
 
 class _Now:

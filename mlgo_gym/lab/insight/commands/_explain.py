@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from corpus_tools.command_line import whole
 from mlgo_gym.base import CorpusError, OptionsError, TraceError
-from mlgo_gym.cli import Output, check_folder
+from mlgo_gym.cli import Output, write_all
 from mlgo_gym.cli import options as shared
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ def add_options(add: shared.Options) -> None:
     add("--functions", "N", "show the N functions that changed most", 10, type=whole(1))
     what = "run the programs of corpora that have workloads, and count instructions by call"
     add("--run", "", what, dest="with_programs")
-    add("--decisions", "FILE", "write all decisions, as Parquet or, in a file *.json, as JSON")
-    add("--html", "FILE", "write a page of it, with the IR of functions")
+    add.file("--decisions", "write all decisions, as Parquet or, in a file *.json, as JSON")
+    add.file("--html", "write a page of it, with the IR of functions")
     what = (
         "with --html: show the source, where the bitcode has lines, of files in this folder alone"
     )
@@ -54,8 +55,6 @@ def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.lab.insight.commands._explained import Explained, write_page
     from mlgo_gym.problems import InliningForSize
 
-    check_folder("--html", options.html)
-    check_folder("--decisions", options.decisions)
     source = SourceFolder(options.source) if options.source else None
     problem = shared.make_problem(InliningForSize, options)
     setting = Setting(problem, **shared.compilation_of(options))
@@ -69,10 +68,12 @@ def run(options: argparse.Namespace, output: Output) -> int:
         found = Explained(_pair(policies, problem.policy()), setting, options, output)
         found.explain(packages, whole)
         sections = found.sections()
-        if options.html:
-            parts = [*sections, *found.sources(source), *found.functions(packages)]
-            write_page(options.html, found.names, parts)
-    found.write(sections)
+        page = [*found.sources(source), *found.functions(packages)] if options.html else []
+    found.show(sections)
+    steps: list[Callable[[], None]] = [found.write_decisions] if options.decisions else []
+    if options.html:
+        steps.append(partial(write_page, options.html, found.names, [*sections, *page]))
+    write_all(*steps)
     return output.warn_of([*failures, *found.errors])
 
 

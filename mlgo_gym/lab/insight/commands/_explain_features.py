@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corpus_tools.command_line import whole
-from mlgo_gym.cli import Grid, Output, Row, change, make_folder, save_figure
+from mlgo_gym.cli import Grid, Output, Row, change, make_folder, save_figures
 from mlgo_gym.cli import options as shared
 from mlgo_gym.evaluation import check_can_plot
 from mlgo_gym.problems import DEFAULT_ADVICE, InliningForSize
@@ -73,12 +73,12 @@ def run(options: argparse.Namespace, output: Output) -> int:
             )
             tracked = output.track(reports, "compiling", options.bytes)
             code = explain.PermutedText.of(list(tracked))
-        if options.plots:
-            for name, figure in _plots(runner, sample, found, options.seed).items():
-                save_figure(options.plots / f"{name}.png", figure)
+        plots = _plots(runner, sample, found, options.seed) if options.plots else {}
     output.print(_grid(found, code), _note(sample, recorded, found, code))
     output.json(_record(sample, recorded, found, code))
-    return output.warn_of([*recorded.errors, *(code.errors if code else ())])
+    status = output.warn_of([*recorded.errors, *(code.errors if code else ())])
+    save_figures(options.plots, plots)
+    return status
 
 
 def _plots(

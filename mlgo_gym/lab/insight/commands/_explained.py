@@ -78,16 +78,18 @@ class Explained:
 
         return sections(self._changes, self.names, self._options.functions)
 
-    def write(self, sections: list[tuple[str, list[Grid | str]]]) -> None:
-        """Print all, and write the decisions if they are asked for."""
+    def write_decisions(self) -> None:
+        """Write all decisions to the file that the options name."""
+        from mlgo_gym.lab.insight._decision_table import write_decisions
+
+        with writing(self._options.decisions) as file:
+            as_json = self._options.decisions.suffix == ".json"
+            write_decisions(file, self._placed, self._setting.problem, as_json=as_json)
+
+    def show(self, sections: list[tuple[str, list[Grid | str]]]) -> None:
+        """Print the sections, or the record as JSON."""
         from mlgo_gym.lab.insight.commands._show_decisions import changes_record
 
-        if self._options.decisions:
-            from mlgo_gym.lab.insight._decision_table import write_decisions
-
-            with writing(self._options.decisions) as file:
-                as_json = self._options.decisions.suffix == ".json"
-                write_decisions(file, self._placed, self._setting.problem, as_json=as_json)
         self._output.print(*(part for _, parts in sections for part in parts))
         self._output.json(changes_record(self._changes, self.names) | {"errors": self.errors})
 

@@ -22,7 +22,7 @@ class TimelineExtension(Extension):
     def add_options(self, add: Options, command: str) -> None:
         """Add ``--timeline``."""
         del command
-        add("--timeline", "FILE", "draw compilations, decisions and workers for Perfetto's viewer")
+        add.file("--timeline", "draw compilations, decisions and workers for Perfetto's viewer")
 
     @contextmanager
     def running(self, options: argparse.Namespace, output: Output) -> Iterator[None]:

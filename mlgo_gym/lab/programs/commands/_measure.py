@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from corpus_tools.command_line import whole
 from mlgo_gym.base import OptionsError
-from mlgo_gym.cli import Output, save_figure
+from mlgo_gym.cli import PLOT_ENDINGS, Output, save_figure
 from mlgo_gym.cli import options as shared
 from mlgo_gym.evaluation import check_can_plot
 from mlgo_gym.lab.programs.commands._programs import measured
@@ -40,7 +40,8 @@ def add_options(add: shared.Options) -> None:
     what = "for seconds: link each program N times, at different addresses"
     add("--layouts", "N", what, 16, type=whole(1))
     add.seed("the bootstrap and of the random policy")
-    add("--plot", "FILE", "write a plot of size against speed, as PNG or SVG")
+    what = "write a plot of size against speed, as PNG, SVG or PDF"
+    add.file("--plot", what, endings=PLOT_ENDINGS)
     add.compilation(executor=True)
 
 

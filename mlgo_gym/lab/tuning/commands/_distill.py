@@ -31,7 +31,7 @@ def add_options(add: shared.Options) -> None:
     add("--labels", "DIR", what + "the model in its run)", many=True)
     add("--lines", "N", "the most lines of rule.py", 40)
     add("--rounds", "N", "record calls N times: first under the model, then under rules", 2)
-    add.output("folder for the rule, a model directory")
+    add.output("folder for the rule, a model directory", replaces=True)
     add.seed("everything random")
     add.settings()
     add.workers()

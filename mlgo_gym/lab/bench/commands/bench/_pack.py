@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from corpus_tools.scratch import scratch_folder
-from mlgo_gym.cli import Output, check_folder
+from mlgo_gym.cli import Output
 from mlgo_gym.cli import options as shared
 
 DESCRIPTION = (
@@ -19,8 +19,8 @@ def add_options(add: shared.Options) -> None:
     add("suite", "NAME", "a suite that ships, or the file that describes one")
     what = "the corpora of its packages, by their names, or its recordings"
     add("--from", "DIR", what, required=True, dest="source")
-    add("--output", "FILE", "the archive", required=True)
-    add("--hashes", "FILE", "write the files' hashes, which the suite does not have yet")
+    add.file("--output", "the archive", required=True)
+    add.file("--hashes", "write the files' hashes, which the suite does not have yet")
     add.jobs(2)
 
 
@@ -36,7 +36,6 @@ def run(options: argparse.Namespace, output: Output) -> int:
         sums_text,
     )
 
-    check_folder("--output", options.output)
     suite = suite_named(options.suite)
     with scratch_folder() as scratch:
         folder = scratch / suite.name

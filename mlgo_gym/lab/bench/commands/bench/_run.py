@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mlgo_gym.base import OptionsError
-from mlgo_gym.cli import Output, check_folder
+from mlgo_gym.cli import Output
 from mlgo_gym.cli import options as shared
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def add_options(add: shared.Options) -> None:
     what += "take the smallest of each module"
     add("--traces", "PATH", what, many=True)
     add("--seeds", "N", "run a random policy with seeds 0 to N-1", 1)
-    add("--output", "FILE", "keep the decisions, for 'bench submit'")
+    add.file("--output", "keep the decisions, for 'bench submit'")
     add.settings()
     add.jobs(2)
 
@@ -54,7 +54,6 @@ def run(options: argparse.Namespace, output: Output) -> int:
         expected = "--policy, --model, --function or --traces"
         raise OptionsError(f"bench run: expected one of {expected}, found {found}")
     if options.output is not None:
-        check_folder("--output", options.output)
         _check_space(options.output)
     with open_or_sample(options.suite) as suite:
         total = len(suite.packages) * len(suite.scored_tracks)

@@ -30,7 +30,7 @@ def add_options(add: shared.Options) -> None:
     what += "calls that differ most; repeat for more (default: median)"
     add("--call", "WHICH", what, many=True, type=_call)
     add.opt_level()
-    add("--output", "DIR", "folder for the boxes", required=True)
+    add.output("folder for the boxes", replaces=True)
 
 
 def _call(text: str) -> int | str:

@@ -18,7 +18,7 @@ EXAMPLE = "mlgo-gym profile attach --profile json.profdata --output counted"
 def add_options(add: shared.Options) -> None:
     add.corpus()
     add("--profile", "FILE", "the profile, as 'profile collect' writes it", required=True)
-    add.output("folder for the new corpus")
+    add.output("folder for the new corpus", replaces=True)
     add.workers()
 
 

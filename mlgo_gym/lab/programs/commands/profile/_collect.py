@@ -17,7 +17,7 @@ EXAMPLE = "mlgo-gym profile collect --output json.profdata"
 
 def add_options(add: shared.Options) -> None:
     add.corpus()
-    add("--output", "FILE", "the profile that is written", required=True)
+    add.file("--output", "the profile that is written", required=True)
     add("--workload", "NAME", "only this workload; repeat for more (default: all)", many=True)
     add("--atomic", "", "count exactly where threads run the same code, which takes longer")
     add.jobs(1)

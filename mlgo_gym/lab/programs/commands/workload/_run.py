@@ -21,7 +21,7 @@ def add_options(add: shared.Options) -> None:
     add.policy()
     add.problem()
     add.seed()
-    add("--program", "FILE", "also write the program")
+    add.file("--program", "also write the program")
     add.compilation()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from mlgo_gym.cli import Output, check_folder
+from mlgo_gym.cli import Output
 from mlgo_gym.cli import options as shared
 
 DESCRIPTION = (
@@ -20,14 +20,13 @@ def add_options(add: shared.Options) -> None:
     add("--workload", "NAME", "the workload's name; give one corpus", required=True)
     what = "call its 'main' N times, one call after the other, as for longer inputs"
     add("--rounds", "N", what, 1)
-    add("--output", "FILE", "the recording, as .npz", required=True)
+    add.file("--output", "the recording, as .npz", required=True)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.lab.tiers import record_program
 
     corpus = shared.one_corpus_of(options)
-    check_folder("--output", options.output)
     with output.line() as say:
         recording = record_program(corpus, options.workload, rounds=options.rounds, progress=say)
     recording.save(options.output)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 
 from mlgo_gym.cli import Output, make_folder, writing
 from mlgo_gym.cli import options as shared
@@ -18,7 +19,8 @@ EXAMPLE = "mlgo-gym vocabulary train --corpus corpora --output vocabulary.json"
 
 def add_options(add: shared.Options) -> None:
     add.corpus()
-    add("--output", "FILE", "the vocabulary; its card is NAME.card.json beside it", required=True)
+    what = "the vocabulary; its card is NAME.card.json beside it"
+    add.file("--output", what, required=True, may_lack_folder=True, files=_files)
     add("--dimension", "N", "numbers in each vector", 75)
     add("--epochs", "N", "how often each different triplet is taken", 300)
     add.seed("everything random")
@@ -30,7 +32,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
     config = SeedConfig(options.dimension, options.epochs, options.seed)
     packages = shared.packages_of(options, allow_thinlto=True)
-    card_path = options.output.with_suffix(".card.json")
+    _, card_path = _files(options.output, options)
     make_folder(options.output.parent, to_write=options.output)
     with output.line() as show:
         how = shared.workers_of(options)
@@ -45,3 +47,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
     )
     output.json({"vocabulary": str(options.output), "card": str(card_path), **made.card})
     return 0
+
+
+def _files(vocabulary: Path, options: argparse.Namespace) -> list[Path]:
+    del options
+    return [vocabulary, vocabulary.with_suffix(".card.json")]
