@@ -18,6 +18,7 @@ from corpus_tools import (
     workloads,
 )
 from corpus_tools.extraction import inputs
+from mlgo_gym.base import _arrays as arrays
 from mlgo_gym.base import _remote as remote
 from mlgo_gym.base import _tensor_spec as tensor_spec
 from mlgo_gym.cc import _builds, _c_compiler, _kept, _kept_log, _project, _traces
@@ -33,7 +34,7 @@ from mlgo_gym.lab.cluster import _cluster, _executor, _nodes
 from mlgo_gym.lab.cluster import _worker as scale_worker
 from mlgo_gym.lab.insight import _timeline
 from mlgo_gym.lab.programs import _file, _sums
-from mlgo_gym.lab.tiers import _jit, _recording
+from mlgo_gym.lab.tiers import _recording
 from mlgo_gym.lab.tuning import _triplets, _tune_scores
 from mlgo_gym.llvm import _compiler as llvm_compiler
 from mlgo_gym.llvm import _limits, _request
@@ -78,12 +79,14 @@ BYTES = {
     "a file that a workload's program reads": workloads.MOST_INPUT_BYTES,
     "a profile of programs": _file.LARGEST_BYTES,
     "the hashes of a benchmark's suite": _suite._MAX_SUMS_BYTES,
-    "a file of a suite": _suite._MAX_FILE_BYTES,
+    "what describes a benchmark's suite, and the best known values": _suite._MAX_JSON_BYTES,
+    "a file of a suite": _suite.MAX_FILE_BYTES,
     "a suite's unpacked archive": _archive.MAX_BYTES,
     "a submission, packed or unpacked": _submission._MAX_BYTES,
     "the card of a submission": _submission._MAX_CARD_BYTES,
     "a recording of tiers": _recording._LARGEST_BYTES,
     "the arrays of a recording of tiers": _recording._LARGEST_ARRAYS,
+    "the description of a program in a recording of tiers, as JSON": _recording._LARGEST_ABOUT,
     "the list of calls that are boxed": _described._LARGEST_BYTES,
     "a program that is saved with boxes": _described._LARGEST_PROGRAM,
     "what LLVM's tools make of a profile, or of a module with one": profdata.LARGEST_OUTPUT_BYTES,
@@ -143,13 +146,16 @@ BYTES = {
     ),
 }
 NUMBERS = {
+    "arrays of a file": arrays.MOST_ARRAYS,
     "files and folders that a workload's program makes": _sums.MOST_NAMES,
     "levels of folders that a workload's program makes": _sums.MOST_LEVELS,
     "threads of a workload's program at once": _sums.MOST_THREADS,
     "open files of a workload's program": launcher._MOST_DESCRIPTORS,
     "functions of a program whose tiers are recorded": _recording._MOST_FUNCTIONS,
-    "events of a program whose tiers are recorded": _jit.MOST_EVENTS,
+    "events of a program whose tiers are recorded": _recording.MOST_EVENTS,
+    "characters of a text of a suite or of a submission's card": _suite._MAX_TEXT,
     "files of a suite's archive": _archive._MAX_FILES,
+    "levels of folders in a suite's archive": _archive._MAX_LEVELS,
     "files of a submission": _submission._MAX_FILES,
     "decisions on a recording": _run_of_bench._MAX_DECISIONS,
     "functions of a program that is boxed": _area.MOST_FUNCTIONS,

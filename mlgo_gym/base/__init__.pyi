@@ -1,6 +1,8 @@
 # isort: split
 # For other packages of this project; not documented, and may change.
 
+from ._arrays import open_zip as open_zip
+from ._arrays import read_arrays as read_arrays
 from ._errors import BenchmarkError as BenchmarkError
 from ._errors import CompilationError as CompilationError
 from ._errors import CompilationTimeoutError as CompilationTimeoutError

@@ -29,7 +29,14 @@ import tensorflow as tf
 from tensorflow.lite.python.convert_phase import ConverterError
 
 from corpus_tools.reading import brief, reason_of
-from mlgo_gym.base import ModelError, OptionsError, read_bounded, staged_folder, write_json
+from mlgo_gym.base import (
+    ModelError,
+    OptionsError,
+    read_arrays,
+    read_bounded,
+    staged_folder,
+    write_json,
+)
 from mlgo_gym.model import (
     CARD_FILE,
     SIGNATURE,
@@ -38,7 +45,6 @@ from mlgo_gym.model import (
     unreadable,
 )
 from mlgo_gym.problems import Problem
-from mlgo_gym.training._arrays import read_arrays
 from mlgo_gym.training._model_folder import model_folder, unwritable
 from mlgo_gym.training._networks import PolicyNetwork, network_from_config
 
@@ -133,7 +139,7 @@ def load_network(directory: Path) -> PolicyNetwork:
     except OSError as error:
         raise unreadable(error, source, _WEIGHTS_FILE) from error
     try:
-        weights = _weights(read_arrays(data))
+        weights = _weights(read_arrays(data, len(data)))
         network = network_from_config(config, sum(each.size for each in weights))
         network.set_weights(weights)
     except OptionsError as error:

@@ -9,11 +9,7 @@ damaged or of something else is written anew.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import tokenize
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +19,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlgo_gym.base import MlgoGymError, TrainingError, parse_json, read_bounded, replacing
+from mlgo_gym.base import (
+    MlgoGymError,
+    TrainingError,
+    parse_json,
+    read_arrays,
+    read_bounded,
+    replacing,
+)
 from mlgo_gym.corpus import Module, Packages
 from mlgo_gym.llvm import CompileOptions, llvm_version
 from mlgo_gym.problems import Problem
@@ -36,8 +39,7 @@ MAX_BYTES: Final = 1 << 31
 
 _SAVE_EVERY_S: Final = 60.0
 _DAMAGED: Final = (
-    *(OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, MemoryError),
-    *(NotImplementedError, zipfile.BadZipFile, zlib.error, tokenize.TokenError, SyntaxError),
+    *(OSError, ValueError, OverflowError, LookupError, TypeError, AttributeError, MemoryError),
 )
 
 
@@ -118,12 +120,9 @@ class KeptContexts:
     def _read(self) -> tuple[list[TrainingContext], int]:
         """Return the contexts in the file, and of how many modules they are."""
         try:
-            data = io.BytesIO(read_bounded(self._path, MAX_BYTES))
-            with np.load(data, allow_pickle=False) as file:
-                if sum(each.file_size for each in file.zip.infolist()) > MAX_BYTES:
-                    return [], 0
-                about = parse_json(file["about"].tobytes())
-                found = list(_contexts(about, file["bitcode"].tobytes(), file["numbers"]))
+            arrays = read_arrays(read_bounded(self._path, MAX_BYTES), MAX_BYTES)
+            about = parse_json(arrays["about"].tobytes())
+            found = list(_contexts(about, arrays["bitcode"].tobytes(), arrays["numbers"]))
             del about["contexts"]
             modules = int(about.pop("modules"))
             return (found, modules) if about == json.loads(json.dumps(self._key)) else ([], 0)

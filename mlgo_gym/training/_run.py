@@ -32,6 +32,7 @@ from mlgo_gym.base import (
     WorkedFolder,
     open_regular,
     parse_json,
+    read_arrays,
     read_bounded,
     read_json,
     write_atomically,
@@ -39,7 +40,6 @@ from mlgo_gym.base import (
 )
 from mlgo_gym.model import CARD_FILE
 from mlgo_gym.problems import Problem
-from mlgo_gym.training._arrays import read_arrays
 from mlgo_gym.training._export import FILE_ERRORS, reason, save_model
 from mlgo_gym.training._networks import PolicyNetwork
 
@@ -133,7 +133,7 @@ class TrainingRun:
         with self._named(f"{_CHECKPOINT_FILE} cannot be read"):
             data = read_bounded(path, _MAX_BYTES)
         try:
-            arrays = read_arrays(data)
+            arrays = read_arrays(data, len(data))
             state = parse_json(arrays.pop(_STATE).tobytes())
             self._earlier_s = max(self._earlier_s, float(state["spent_s"]))
             return Checkpoint(int(state["step"]), arrays, state["state"])

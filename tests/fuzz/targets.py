@@ -12,6 +12,7 @@ import gzip
 import hashlib
 import io
 import json
+import lzma
 import re
 import shutil
 import tarfile
@@ -590,12 +591,25 @@ SUITE: Final[dict[str, Any]] = {
 
 
 def _suite_archive() -> list[bytes]:
-    """A suite of no packages."""
-    suite = Suite(**{key: SUITE[key] for key in SUITE if key != "version"} | {"packages": ()})
+    """A suite of one recording."""
+    described = {key: SUITE[key] for key in SUITE if key != "version"}
+    suite = Suite(**described | {"kind": "tiers", "tracks": (), "packages": ("json",)})
     with tempfile.TemporaryDirectory() as scratch:
-        make_suite(suite, {}, Path(scratch) / "own")
+        make_suite(suite, {"json": SAMPLE_RECORDING}, Path(scratch) / "own")
         pack(Suite.open(Path(scratch) / "own"), Path(scratch) / "own.tar.xz")
         return [(Path(scratch) / "own.tar.xz").read_bytes()]
+
+
+def _changed_archive(random: np.random.Generator, data: bytes) -> bytes:
+    """A header that says something else, in files of xz and tar that are whole."""
+    if random.random() < 0.3:
+        return mutators.of_bytes(random, data)
+    tar = lzma.decompress(data)
+    headers = [at for at in range(0, len(tar), 512) if tar[at + 257 : at + 262] == b"ustar"]
+    at = headers[int(random.integers(0, len(headers)))]
+    header = bytearray(mutators.of_text(random, tar[at : at + 512])[:512].ljust(512, b"\0"))
+    header[148:156] = b"%06o\0 " % (sum(header[:148]) + 8 * ord(" ") + sum(header[156:]))
+    return lzma.compress(tar[:at] + header + tar[at + 512 :], preset=0)
 
 
 def _submission() -> list[bytes]:
@@ -608,15 +622,35 @@ def _submission() -> list[bytes]:
         return [(Path(scratch) / "own.zip").read_bytes()]
 
 
-def _changed_submission(random: np.random.Generator, data: bytes) -> bytes:
-    """A card that says something else, in a file that is whole."""
-    if random.random() < 0.5:
+def _changed_members(random: np.random.Generator, data: bytes) -> bytes:
+    """A zip file that is whole, in which JSON says something else, or an array's header does."""
+    if random.random() < 0.3:
         return mutators.of_bytes(random, data)
-    file = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(file, "w") as new:
-        for name in old.namelist():
+    file, method = io.BytesIO(), int(random.choice(METHODS, p=[0.3, 0.6, 0.05, 0.05]))
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(file, "w", method) as new:
+        names = old.namelist()
+        changed = names[int(random.integers(0, len(names)))]
+        for name in names:
             part = old.read(name)
-            new.writestr(name, mutators.of_json(random, part) if name == "card.json" else part)
+            if name == "card.json":
+                part = mutators.of_json(random, part)
+            elif name == "about.npy" and random.random() < 0.5:
+                about = mutators.of_json(random, np.load(io.BytesIO(part)).tobytes())
+                part = _as_array(about)
+            elif name == changed:
+                at = int(part.startswith(b"\x93NUMPY")) * ARRAY_HEADER
+                part = mutators.of_text(random, part[:at]) + part[at:]
+            new.writestr(name, part)
+    return file.getvalue()
+
+
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+ARRAY_HEADER = 128
+
+
+def _as_array(data: bytes) -> bytes:
+    file = io.BytesIO()
+    np.save(file, np.frombuffer(data, np.uint8))
     return file.getvalue()
 
 
@@ -656,9 +690,12 @@ TARGETS = {
         mutators.of_text,
     ),
     "archive of a suite": Target(
-        "own.tar.xz", _suite_archive, lambda path: unpack(path, path.with_name("own"))
+        "own.tar.xz",
+        _suite_archive,
+        lambda path: unpack(path, path.with_name("own")),
+        _changed_archive,
     ),
-    "submission": Target("own.zip", _submission, Submission.load, _changed_submission),
+    "submission": Target("own.zip", _submission, Submission.load, _changed_members),
     "command": Target("m.cmd", lambda: [b"-cc1\0-O2\0x.c"], _read_command, around=_module),
     "corpus info": Target(
         "corpus_info.json",
@@ -795,7 +832,7 @@ TARGETS = {
     "zip": Target("p-1.zip", _zip, _unpack),
     "static archive": Target("it.a", lambda: [ARCHIVE], _read_archive, whole=500_000),
     "build": Target("it.o", _object, read_build, whole=100_000),
-    "tiers": Target("it.npz", _tiers, _read_tiers, whole=200_000),
+    "tiers": Target("it.npz", _tiers, _read_tiers, _changed_members, whole=200_000),
     "object": Target("it.o", _object, _read_object, names_it=False, whole=400_000),
     "linked objects": Target("it.o", _objects_to_link, _link, names_it=False, whole=100_000),
     "bitcode": Target("it.bc", _bitcode, _compile, whole=20_000),

@@ -15,7 +15,7 @@ READING: Final = frozenset({
     *("read_json", "read_bounded", "parse_json", "open_regular", "read_regular", "small_file"),
     *("read_model_json", "read_arrays", "json_of", "read_bytes", "read_text", "json.loads"),
     *("json.load", "np.load", "np.memmap", "tomllib.loads", "zipfile.ZipFile", "tarfile.open"),
-    *("configparser.ConfigParser", "minari.load_dataset", "pq.ParquetFile"),
+    *("open_zip", "configparser.ConfigParser", "minari.load_dataset", "pq.ParquetFile"),
 })  # fmt: skip
 """The functions by which files and texts are taken in."""
 
@@ -35,6 +35,7 @@ FUZZED: Final = {
     "corpus_tools/staging.py": "corpus info",
     "corpus_tools/tables.py": "recipe",
     "corpus_tools/workloads.py": "workloads",
+    "mlgo_gym/base/_arrays.py": "weights",
     "mlgo_gym/cc/_build_commands.py": "CMake's cache",
     "mlgo_gym/cc/_builds.py": "build",
     "mlgo_gym/cc/_kept_log.py": "log of what was kept",
@@ -64,7 +65,6 @@ FUZZED: Final = {
     "mlgo_gym/rollout/_trace.py": "trace",
     "mlgo_gym/search/_corpus_search.py": "record",
     "mlgo_gym/stream/_training_log.py": "log",
-    "mlgo_gym/training/_arrays.py": "weights",
     "mlgo_gym/training/_export.py": "network",
     "mlgo_gym/training/_label_rounds.py": "configuration",
     "mlgo_gym/training/_run.py": "checkpoint",
@@ -133,6 +133,16 @@ ELSEWHERE: Final = {
 """Modules without a target, and why."""
 
 
+ARCHIVES: Final = frozenset({"zipfile.ZipFile", "tarfile.open", "np.load"})
+"""What unpacks as much as an archive says, or more."""
+
+UNPACKING: Final = {
+    "corpus_tools/archive.py": "a recipe has its hash",
+    "mlgo_gym/base/_arrays.py": "the functions by which others read",
+}
+"""The modules that read by one of these, and why."""
+
+
 def reads(code: str) -> bool:
     """Whether code calls one of these functions."""
     calls = (node.func for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call))
@@ -154,6 +164,30 @@ def test_every_reader_is_fuzzed() -> None:
     assert not FUZZED.keys() & ELSEWHERE.keys()
     assert found == FUZZED.keys() | ELSEWHERE.keys()
     assert set(FUZZED.values()) <= set(TARGETS)
+
+
+def unpacks(code: str) -> bool:
+    """Whether code reads an archive, and not by `open_zip` or `read_arrays`."""
+    calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
+    return any(
+        ast.unparse(each.func) in ARCHIVES
+        and not any(ast.unparse(given) == "'w'" for given in _arguments(each))
+        for each in calls
+    )
+
+
+def _arguments(call: ast.Call) -> list[ast.expr]:
+    return [*call.args, *(each.value for each in call.keywords)]
+
+
+def test_archives_are_read_in_one_place() -> None:
+    found = {
+        str(path.relative_to(ROOT))
+        for top in ("corpus_tools", "mlgo_gym")
+        for path in (ROOT / top).rglob("*.py")
+        if unpacks(path.read_text(encoding="utf-8"))
+    }
+    assert found == UNPACKING.keys()
 
 
 @pytest.mark.parametrize(

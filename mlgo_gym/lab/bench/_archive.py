@@ -2,21 +2,27 @@
 
 An archive is a tar file compressed by xz. The same files give the same archive, byte for byte with
 the same liblzma: names in order, no times, no owners.
+
+`tarfile` writes archives but does not read them here. It keeps whatever a header says of the next
+one in memory (a name of GBs), and takes a time that grows with the square of its length. Of what
+others write, only what `pack` writes is taken: a file, and before it a name that is long.
 """
 
 from __future__ import annotations
 
 import io
 import lzma
+import re
 import shutil
 import tarfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from corpus_tools.budget import Budget
 from corpus_tools.manifest import Manifest, encode_command
+from corpus_tools.reading import brief
 from corpus_tools.staging import INFO_NAME, WORKLOADS
 from mlgo_gym.base import (
     BenchmarkError,
@@ -32,6 +38,7 @@ from mlgo_gym.cc import localize_project, project_of_corpus, read_facts
 from mlgo_gym.corpus import Corpus, corpus_info
 from mlgo_gym.lab.bench._suite import (
     LOCAL,
+    MAX_FILE_BYTES,
     PACKAGES_FILE,
     PLAIN,
     RECORDINGS,
@@ -51,6 +58,11 @@ _ORIGIN: Final = ("recipe", "recipe_digest", "package", "version", "sdist", "sha
 _MODE: Final = 0o644
 MAX_BYTES: Final = 1 << 32
 _MAX_FILES: Final = 1 << 20
+_MAX_NAME_BYTES: Final = 4096
+_MAX_LEVELS: Final = 100
+_BLOCK: Final = 512
+_COPIED: Final = 1 << 20
+_NAMED: Final = re.compile(rb"\d{1,4} path=(.+)\n", re.DOTALL)
 _XZ: Final = 6
 
 
@@ -145,38 +157,74 @@ def unpack(path: Path, output: Path, suite: Suite | None = None, called: str = "
             with (
                 open_regular(path) as file,
                 lzma.open(file, format=lzma.FORMAT_XZ) as packed,
-                tarfile.open(fileobj=packed, mode="r|") as archive,
             ):
-                _extract(archive, staged, where)
-        except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
+                _extract(packed, staged, where)
+        except (tarfile.TarError, lzma.LZMAError, EOFError, UnicodeDecodeError) as error:
             raise BenchmarkError(f"{where}: expected a suite's archive, found: {error}") from error
         except OSError as error:
             raise BenchmarkError(f"{where}: cannot be unpacked: {error.strerror}") from error
         if not (staged / SUITE_FILE).is_file():
             raise BenchmarkError(f"{where}: expected {SUITE_FILE} of a suite in it, found none")
-        found = Suite.open(staged)
+        try:
+            found = Suite.open(staged)
+        except BenchmarkError as error:
+            raise BenchmarkError(f"{where}: {error}") from error
         if suite is not None:
             check_equal(suite, found)
     return replace(found, folder=output)
 
 
-def _extract(archive: tarfile.TarFile, output: Path, where: str) -> None:
+def _extract(packed: IO[bytes], output: Path, where: str) -> None:
     budget = Budget(
         lambda problem: BenchmarkError(f"{where}: {problem}"), bytes=MAX_BYTES, files=_MAX_FILES
     )
-    for member in archive:
-        _, _, name = member.name.partition("/")
-        budget.charge(bytes=member.size, files=1)
-        is_plain = member.isreg() and wrong_name(member.name) is None
-        file = archive.extractfile(member) if is_plain else None
-        if file is None:
-            raise BenchmarkError(f"{where}: expected files of a suite, found {member.name!r}")
+    for member, size in _members(packed, where):
+        budget.charge(bytes=size, files=1)
+        if wrong_name(member) is not None or not 1 <= member.count("/") <= _MAX_LEVELS:
+            raise BenchmarkError(f"{where}: expected files of a suite, found {member!r}")
+        _, _, name = member.partition("/")
+        if size > MAX_FILE_BYTES:
+            expected = f"expected a file of at most {MAX_FILE_BYTES:,} bytes, found {size:,}"
+            raise BenchmarkError(f"{where}: {name}: {expected}")
         target = output / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        data = file.read()
-        if len(data) != member.size:
-            raise BenchmarkError(f"{where}: {name}: expected {member.size} bytes, found fewer")
-        target.write_bytes(data)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("xb") as file:
+                for part in _parts(packed, size):
+                    file.write(part)
+        except OSError as error:
+            what = f"cannot be unpacked: {error.strerror}"
+            raise BenchmarkError(f"{where}: {brief(name)}: {what}") from error
+
+
+def _members(packed: IO[bytes], where: str) -> Iterator[tuple[str, int]]:
+    """The name and the size of each file; its content is read before the next is asked for."""
+    name = ""
+    while any(block := _exactly(packed, _BLOCK)):
+        header = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
+        if header.type == tarfile.XHDTYPE and not name and 0 < header.size <= _MAX_NAME_BYTES:
+            given = _NAMED.fullmatch(b"".join(_parts(packed, header.size)))
+            name = given[1].decode() if given else ""
+            if name:
+                continue
+        if header.type != tarfile.REGTYPE or header.size < 0:
+            raise BenchmarkError(f"{where}: expected files of a suite, found {header.name!r}")
+        yield name or header.name, header.size
+        name = ""
+
+
+def _parts(packed: IO[bytes], size: int) -> Iterator[bytes]:
+    """The content of a member, in parts, and what fills its last block."""
+    for start in range(0, size, _COPIED):
+        yield _exactly(packed, min(_COPIED, size - start))
+    _exactly(packed, -size % _BLOCK)
+
+
+def _exactly(packed: IO[bytes], size: int) -> bytes:
+    data = packed.read(size)
+    if len(data) < size:
+        raise EOFError("the end, in the middle of a file")
+    return data
 
 
 def _copy_recording(source: Path, target: Path) -> dict[str, Any]:

@@ -186,11 +186,14 @@ def _replayed(submission: Submission, suite: Suite) -> SuiteValues:
 
 def _inflated(data: bytes, path: str) -> bytes:
     try:
-        found = zlib.decompressobj().decompress(data, _MAX_DECISIONS + 1)
+        found = (stream := zlib.decompressobj()).decompress(data, _MAX_DECISIONS + 1)
     except zlib.error as error:
         raise BenchmarkError(f"{path}: {error}") from error
     if len(found) > _MAX_DECISIONS:
         raise BenchmarkError(f"{path}: expected at most {_MAX_DECISIONS:,} decisions, found more")
+    if not stream.eof or stream.unused_data:
+        other = "more behind it" if stream.eof else "a part of one"
+        raise BenchmarkError(f"{path}: expected a stream of zlib, found {other}")
     return found
 
 

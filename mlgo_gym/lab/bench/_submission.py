@@ -12,21 +12,33 @@ The same answers make the same file.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import re
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
-from corpus_tools.budget import Budget
 from corpus_tools.reading import brief
-from mlgo_gym.base import BenchmarkError, parse_json, read_bounded, replacing, wrong_name
+from mlgo_gym.base import (
+    BenchmarkError,
+    open_zip,
+    parse_json,
+    read_bounded,
+    replacing,
+    wrong_name,
+)
 from mlgo_gym.lab.bench._kinds import TIERS
-from mlgo_gym.lab.bench._suite import Suite, checked_texts
+from mlgo_gym.lab.bench._suite import (
+    BEST,
+    NAME_EXPECTED,
+    Suite,
+    check_line,
+    checked_texts,
+    is_list_of_names,
+    is_name,
+)
 from mlgo_gym.llvm import embedded_version
 from mlgo_gym.rollout import BASELINE
 
@@ -37,14 +49,10 @@ VERIFIED: Final = ".verified.json"
 
 _VERSION: Final = 1
 _TEXTS: Final = ("suite", "suite_sha256", "llvm_version", "name", "authors", "about", "url")
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
-_NO_ZIP: Final = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError)
-"""Errors that zipfile raises of files that are damaged."""
-
 _URL: Final = re.compile(r"https?://[^\s()<>|\"'`\\\[\]]{1,1000}")
-_MAX_CARD_BYTES: Final = 1 << 26
-_MAX_BYTES: Final = 1 << 31
-_MAX_FILES: Final = 1 << 20
+_MAX_CARD_BYTES: Final = 1 << 24
+_MAX_BYTES: Final = 1 << 28
+_MAX_FILES: Final = 1 << 17
 _DATE: Final = (1980, 1, 1, 0, 0, 0)
 
 SuiteValues = Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]
@@ -88,8 +96,10 @@ class Card:
         """
         texts = checked_texts(value, _TEXTS, _VERSION, where)
         _check_url(texts["url"], where)
+        if texts["name"]:
+            _check_name(texts["name"], f"{where}: name")
         seeds: Any = value.get("seeds")
-        if not _is_list_of_names(seeds) or BASELINE in seeds:
+        if not seeds or not is_list_of_names(seeds) or {BASELINE, BEST} & set(seeds):
             raise BenchmarkError(f"{where}: seeds: expected their names, found {brief(seeds)}")
         hashes = value.get("sha256")
         if not isinstance(hashes, dict) or not all(
@@ -191,12 +201,12 @@ class Submission:
         """Read a file, and check that every trace has the hash that the card says."""
         try:
             data = read_bounded(path, _MAX_BYTES)
-            with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            with open_zip(data, _MAX_BYTES, _MAX_FILES) as archive:
                 files = _read(archive, str(path))
-        except _NO_ZIP as error:
-            raise BenchmarkError(f"{path}: expected a submission, found: {error}") from error
         except OSError as error:
             raise BenchmarkError(f"{path}: cannot be read: {error.strerror}") from error
+        except ValueError as error:
+            raise BenchmarkError(f"{path}: expected a submission, found: {error}") from error
         if CARD_FILE not in files:
             raise BenchmarkError(f"{path}: expected {CARD_FILE} in it, found none")
         try:
@@ -216,13 +226,11 @@ class Submission:
         """The same with a name, and who made it.
 
         Raises:
-            BenchmarkError: a table cannot use the name.
+            BenchmarkError: a table cannot use the name or one of the texts.
         """
-        if not _NAME.fullmatch(name) or name == BASELINE:
-            raise BenchmarkError(
-                f"name: expected up to 64 letters, digits and ._+- other than {BASELINE!r}, "
-                f"found {name!r}"
-            )
+        _check_name(name, "name")
+        check_line(authors, "authors")
+        check_line(about, "about")
         _check_url(url, "--url")
         card = replace(self.card, name=name, authors=authors, about=about, url=url)
         return Submission(card, self.files)
@@ -238,36 +246,30 @@ class Submission:
 
 
 def _read(archive: zipfile.ZipFile, where: str) -> dict[str, bytes]:
-    members = archive.infolist()
-    budget = Budget(
-        lambda problem: BenchmarkError(f"{where}: {problem}"), bytes=_MAX_BYTES, files=_MAX_FILES
-    )
-    budget.charge(bytes=sum(each.file_size for each in members), files=len(members))
-    files = {}
-    for member in members:
+    files: dict[str, bytes] = {}
+    for member in archive.infolist():
         if wrong_name(member.filename) is not None or member.filename in files:
             raise BenchmarkError(f"{where}: expected files once each, found {member.filename!r}")
         if member.filename == CARD_FILE and member.file_size > _MAX_CARD_BYTES:
             raise BenchmarkError(
                 f"{where}: {CARD_FILE}: expected at most {_MAX_CARD_BYTES:,} bytes"
             )
-        with archive.open(member) as file:
+        with archive.open(member) as file:  # to read all of it would unpack more than it claims
             files[member.filename] = file.read(member.file_size)
     return files
+
+
+def _check_name(name: str, where: str) -> None:
+    """See that a table and a file can be called so."""
+    if not is_name(name) or name == BASELINE:
+        expected = f"expected {NAME_EXPECTED} other than {BASELINE!r}"
+        raise BenchmarkError(f"{where}: {expected}, found {brief(name)}")
 
 
 def _check_url(url: str, where: str) -> None:
     """See that a page can link to it."""
     if url and not _URL.fullmatch(url):
         raise BenchmarkError(f"{where}: url: expected one of https or http, found {brief(url)}")
-
-
-def _is_list_of_names(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and 0 < len(value) == len(set(map(str, value)))
-        and all(isinstance(each, str) and _NAME.fullmatch(each) for each in value)
-    )
 
 
 def _is_values(value: Any, depth: int) -> bool:

@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
-from corpus_tools.reading import LARGEST_TEXT_BYTES, brief
+from corpus_tools.reading import brief
 from mlgo_gym.base import BenchmarkError, read_bounded, read_json, wrong_name
 from mlgo_gym.corpus import Corpus, ModuleKey, Packages
 from mlgo_gym.lab.bench._kinds import KINDS, TIERS, Kind
@@ -44,9 +45,14 @@ BEST: Final = "best"
 
 _SHIPPED: Final = Path(__file__).parent / "suites"
 _VERSION: Final = 1
-_TEXTS: Final = ("name", "kind", "about", "llvm_version", "problem", "opt_level", "split")
+_WORDS: Final = ("llvm_version", "problem", "opt_level", "split")
+_TEXTS: Final = ("name", "kind", "about", *_WORDS)
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+NAME_EXPECTED: Final = "up to 64 letters, digits and ._+-"
+_MAX_TEXT: Final = 2048
+_MAX_JSON_BYTES: Final = 1 << 20
 _MAX_SUMS_BYTES: Final = 1 << 26
-_MAX_FILE_BYTES: Final = 1 << 30
+MAX_FILE_BYTES: Final = 1 << 30
 _DIGITS: Final = 64
 _SHOWN: Final = 3
 
@@ -105,10 +111,13 @@ class Suite:
             is_new: it may differ from the suite of that name that ships.
 
         Raises:
-            BenchmarkError: a file is missing or is another one, or it is not the suite of that
-                name that ships.
+            BenchmarkError: a file is missing, is another one or has no hash, or it is not the
+                suite of that name that ships.
         """
         found = cls.read(folder / SUITE_FILE, folder / SUMS_FILE, folder)
+        if unknown := sorted(_files_in(folder).keys() - found.sums.keys()):
+            what = f"expected the hash of every file in {SUMS_FILE}, found none of {unknown[0]!r}"
+            raise BenchmarkError(f"suite {found.name}: {what}")
         for name, expected in found.sums.items():
             actual = _sha256(folder / name)
             if actual != expected:
@@ -121,18 +130,34 @@ class Suite:
 
     @classmethod
     def read(cls, description: Path, sums: Path, folder: Path | None = None) -> Self:
-        """Read a description and the hashes."""
+        """Read a description and the hashes.
+
+        Raises:
+            BenchmarkError: it is none; its names, which become those of files, can be none of them.
+        """
         value = json_of(description)
         texts: Any = checked_texts(value, _TEXTS, _VERSION, str(description))
         lists: dict[str, Any] = {}
         for key in ("tracks", "packages"):
             given = value.get(key)
-            if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
-                raise BenchmarkError(f"{description}: {key}: expected texts, found {brief(given)}")
+            if not is_list_of_names(given):
+                what = f"{key}: expected names, each once, found {brief(given)}"
+                raise BenchmarkError(f"{description}: {what}")
             lists[key] = tuple(given)
-        if value["kind"] not in KINDS:
+        for key in ("name", *_WORDS):
+            if not is_name(texts[key]) and (texts[key] or key == "name"):
+                what = f"{key}: expected {NAME_EXPECTED}, found {brief(texts[key])}"
+                raise BenchmarkError(f"{description}: {what}")
+        if texts["kind"] not in KINDS:
             expected = f"expected one of {', '.join(KINDS)}"
-            raise BenchmarkError(f"{description}: kind: {expected}, found {brief(value['kind'])}")
+            raise BenchmarkError(f"{description}: kind: {expected}, found {brief(texts['kind'])}")
+        tracks = ((),) if KINDS[texts["kind"]].is_recorded else ((PLAIN,), (PLAIN, LOCAL))
+        if lists["tracks"] not in tracks:
+            expected = " or ".join(str([*each]) for each in tracks)
+            found = f"found {brief(value['tracks'])}"
+            raise BenchmarkError(f"{description}: tracks: expected {expected}, {found}")
+        if not lists["packages"]:
+            raise BenchmarkError(f"{description}: packages: expected one at least, found none")
         known = read_sums(sums) if sums.exists() or folder else {}
         return cls(**texts, **lists, sums=known, folder=folder)
 
@@ -264,10 +289,7 @@ def some_of(names: Sequence[str]) -> str:
 
 def sums_of(folder: Path) -> dict[str, str]:
     """The hashes of all files in a folder but of the two that describe it."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    names = {path: path.relative_to(folder).as_posix() for path in paths}
-    described = {SUITE_FILE, SUMS_FILE}
-    return {name: _sha256(path) for path, name in names.items() if name not in described}
+    return {name: _sha256(path) for name, path in _files_in(folder).items()}
 
 
 def sums_text(sums: Mapping[str, str]) -> str:
@@ -288,14 +310,15 @@ def read_sums(path: Path) -> dict[str, str]:
     found = {}
     for line in text.splitlines():
         digest, _, name = line.partition("  ")
-        if len(digest) != _DIGITS or wrong_name(name) is not None:
-            raise BenchmarkError(f"{path}: expected a hash and a path, found {brief(line)}")
+        if len(digest) != _DIGITS or wrong_name(name) is not None or name in found:
+            expected = "expected a hash and a path, each once"
+            raise BenchmarkError(f"{path}: {expected}, found {brief(line)}")
         found[name] = digest
     return found
 
 
 def checked_texts(value: Any, keys: Iterable[str], version: int, where: str) -> dict[str, str]:
-    """The texts of a JSON object of a version.
+    """The texts of a JSON object of a version, each of one line that can be shown.
 
     Raises:
         BenchmarkError: it is no object, is of another version, or lacks one.
@@ -307,21 +330,54 @@ def checked_texts(value: Any, keys: Iterable[str], version: int, where: str) -> 
         if not isinstance(value.get(key), str):
             found = brief(value.get(key))
             raise BenchmarkError(f"{where}: {key}: expected a text, found {found}")
+        check_line(value[key], f"{where}: {key}")
     return {key: value[key] for key in keys}
 
 
+def check_line(text: str, where: str) -> None:
+    """See that a text is one line that can be shown.
+
+    Raises:
+        BenchmarkError: it is long, or has control characters or halves of characters.
+    """
+    if len(text) > _MAX_TEXT or not text.isprintable():
+        expected = f"expected at most {_MAX_TEXT:,} printable characters"
+        raise BenchmarkError(f"{where}: {expected}, found {brief(text)}")
+
+
+def is_name(value: object) -> bool:
+    """Whether a name can be part of a file's name: `NAME_EXPECTED`, a letter or digit first.
+
+    >>> is_name("size-v1"), is_name("../size-v1")
+    (True, False)
+    """
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None
+
+
+def is_list_of_names(value: object) -> bool:
+    """Whether it is a list of names, each of which is there once."""
+    return isinstance(value, list) and all(map(is_name, value)) and len(set(value)) == len(value)
+
+
 def json_of(path: Path) -> Any:
-    """Read a file of JSON."""
+    """Read a small file of JSON."""
     try:
-        return read_json(path, LARGEST_TEXT_BYTES)
+        return read_json(path, _MAX_JSON_BYTES)
     except OSError as error:
         raise BenchmarkError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _files_in(folder: Path) -> dict[str, Path]:
+    """What is in a folder and is no folder, by its path there; without the two that describe it."""
+    paths = sorted(each for each in folder.rglob("*") if each.is_symlink() or not each.is_dir())
+    names = {path.relative_to(folder).as_posix(): path for path in paths}
+    return {name: path for name, path in names.items() if name not in {SUITE_FILE, SUMS_FILE}}
 
 
 def _sha256(path: Path) -> str:
     """The hash of a file; empty where there is none."""
     try:
-        return hashlib.sha256(read_bounded(path, _MAX_FILE_BYTES)).hexdigest()
+        return hashlib.sha256(read_bounded(path, MAX_FILE_BYTES)).hexdigest()
     except FileNotFoundError:
         return ""
     except OSError as error:

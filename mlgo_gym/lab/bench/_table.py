@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -42,6 +43,8 @@ _LEGEND: Final = (
     "scores are 0 for that heuristic and 100 for the best known. Brackets are 95 % bootstrap "
     "intervals over packages and seeds."
 )
+
+_MARKUP: Final = re.compile(r"[\\`*_\[\]<>|~&#!]")
 
 _Array = NDArray[Any]
 _BEST: Final[Shape] = {
@@ -139,6 +142,9 @@ def verified_submissions(
             left[path] = "it was not verified as it is now: 'mlgo-gym bench verify'"
             continue
         name = submission.card.name
+        if not name:
+            left[path] = "it has no name: 'mlgo-gym bench submit'"
+            continue
         if name in names:
             raise BenchmarkError(
                 f"{path}: name: expected one of its own, found {name!r}, which {names[name]} has"
@@ -218,7 +224,7 @@ def page(made: Table) -> str:
     lines = [
         f"# {suite.name}",
         "",
-        suite.about,
+        _plain(suite.about),
         f"LLVM {suite.llvm_version}; packages: {len(suite.packages)}.",
         f"Best known values: version {made.best_version}.",
         "",
@@ -227,7 +233,8 @@ def page(made: Table) -> str:
     ]
     for row in made.rows:
         cells = _cells(row, titles)
-        name = f"[{row.card.name}]({row.card.url})" if row.card.url else row.card.name
+        name = _plain(row.card.name)
+        name = f"[{name}]({row.card.url})" if row.card.url else name
         lines.append(f"| {name} | {len(row.card.seeds)} | {' | '.join(cells)} |")
     lines += [
         "",
@@ -235,6 +242,11 @@ def page(made: Table) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _plain(text: str) -> str:
+    """Return a text of others so that Markdown shows it as it is."""
+    return _MARKUP.sub(r"\\\g<0>", text)
 
 
 def _titles(suite: Suite) -> dict[tuple[str, str], str]:

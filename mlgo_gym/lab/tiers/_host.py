@@ -19,9 +19,10 @@ from typing import Any, Final
 import numpy as np
 
 from mlgo_gym.lab.tiers._codegen import begin, prepared
-from mlgo_gym.lab.tiers._jit import MOST_EVENTS, Jit
+from mlgo_gym.lab.tiers._jit import Jit
 from mlgo_gym.lab.tiers._recording import (
     ENTERED,
+    MOST_EVENTS,
     PROFILED,
     RESTED,
     RESTS,

@@ -28,7 +28,14 @@ from mlgo_gym.lab.tiers._codegen import (
     parsed,
 )
 from mlgo_gym.lab.tiers._guard import Guard
-from mlgo_gym.lab.tiers._recording import CACHED, PRUNED, RESTED, RESTS, SPECIAL
+from mlgo_gym.lab.tiers._recording import (
+    CACHED,
+    MOST_EVENTS,
+    PRUNED,
+    RESTED,
+    RESTS,
+    SPECIAL,
+)
 from mlgo_gym.lab.tiers._rest import Framed
 from mlgo_gym.lab.tiers._special import (
     LOG_WORDS,
@@ -42,7 +49,6 @@ from mlgo_gym.lab.tiers._special import (
 from mlgo_gym.lab.tiers._stubs import ENTRIES, FAILED, ON_FAILURE, PLACES, ROW, ROWS, STUB, stubs
 from mlgo_gym.lab.tiers._units import CODE
 
-MOST_EVENTS: Final = 1 << 15
 _MAP_32BIT: Final = 0x40
 _ALIGNED: Final = 15
 _LIBRARIES: Final = ("libm.so.6", "libstdc++.so.6")

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from mlgo_gym.base import WorkloadError
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.lab.programs import check_machine
 from mlgo_gym.lab.tiers._jit_program import JitProgram
@@ -20,6 +21,7 @@ from mlgo_gym.lab.tiers._recording import (
     CALL,
     ENTERED,
     GUARD,
+    MOST_EVENTS,
     PROFILED,
     PRUNED,
     RESTED,
@@ -165,6 +167,10 @@ def _observed(program: JitProgram, progress: Callable[[str], None]) -> _Observed
     progress("looking for blocks that are reached late")
     guards = [*_failures(arguments, watched["later"]), *_reached_late(program)]
     events, places = _merged(found["events"], guards)
+    if len(events) > MOST_EVENTS:
+        raise WorkloadError(
+            f"{program.name}: expected at most {MOST_EVENTS} events, found {len(events)}"
+        )
     entries = [
         _Entry(i, each.function, each.power, each.loop)
         for i, each in enumerate(events)

@@ -5,18 +5,23 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlgo_gym.base import WorkloadError, read_bounded, write_atomically
+from corpus_tools.reading import Shape, brief, shaped
+from mlgo_gym.base import (
+    WorkloadError,
+    parse_json,
+    read_arrays,
+    read_bounded,
+    write_atomically,
+)
 
 TIERS: Final = ("O0", "O1", "O2", "O3")
 CACHED: Final = (1, 2, 4)
@@ -96,8 +101,12 @@ TABLES: Final[Mapping[str, Table]] = {
 
 _VERSION: Final = 2
 _LARGEST_BYTES: Final = 1 << 26
-_LARGEST_ARRAYS: Final = 1 << 28
+_LARGEST_ARRAYS: Final = 1 << 27
+_LARGEST_ABOUT: Final = 1 << 22
+_LONGEST_TEXT: Final = 1024
+_MOST_ROUNDS: Final = 1 << 31
 _MOST_FUNCTIONS: Final = 1 << 14
+MOST_EVENTS: Final = 1 << 15
 _Ints = NDArray[np.int64]
 
 
@@ -217,31 +226,27 @@ class Recording:
             raise _wrong(path, f"cannot be read: {error.strerror}") from error
         try:
             found = _arrays_of(data)
-            about = json.loads(found.pop("about").tobytes())
-            if not isinstance(about, Mapping) or about.get("version") != _VERSION:
-                version = about.get("version") if isinstance(about, Mapping) else about
-                raise ValueError(f"expected version {_VERSION}, found {version!r}")
+            about = _about_of(found.pop("about"))
             _check(about, found)
-        except _DAMAGED as error:
+        except ValueError as error:
             expected = "expected what 'mlgo-gym tiers record' writes"
             raise _wrong(path, f"{expected}, found another or damaged file: {error}") from error
-        values: dict[str, Any] = {name: str(about[name]) for name in _TEXTS}
+        values: dict[str, Any] = {name: about[name] for name in (*_TEXTS, "rounds")}
         values |= {name: float(about[name]) for name in _SECONDS} | found
-        return cls(
-            rounds=int(about["rounds"]), functions=tuple(map(str, about["functions"])), **values
-        )
+        return cls(functions=tuple(about["functions"]), **values)
 
 
-_DAMAGED: Final = (
-    *(ValueError, KeyError, TypeError, EOFError, OSError, OverflowError, zipfile.BadZipFile),
-    *(zlib.error, NotImplementedError, RuntimeError),
-)
-"""Errors that NumPy and `zipfile` raise for damaged files."""
 _TEXTS: Final = ("program", "stdout_sha256", "llvm", "program_sha256")
 _SECONDS: Final = ("seconds_per_instruction", "library_s")
 _EXACT: Final = ("sizes", *TABLES)
 _MEASURED: Final = ("compile_s", "entry_s")
 _ARRAYS: Final = (*_EXACT, *_MEASURED)
+_ABOUT: Final[Shape] = {
+    **dict.fromkeys(_TEXTS, str),
+    "rounds": int,
+    "functions": [str],
+    **dict.fromkeys(_SECONDS, float),
+}
 
 
 def _wrong(path: Path | str, problem: str) -> WorkloadError:
@@ -249,16 +254,28 @@ def _wrong(path: Path | str, problem: str) -> WorkloadError:
 
 
 def _arrays_of(data: bytes) -> dict[str, NDArray[Any]]:
-    """The arrays of a file, once what it claims to hold is within bounds."""
-    with zipfile.ZipFile(io.BytesIO(data)) as file:
-        names = {f"{name}.npy" for name in ("about", *_ARRAYS)}
-        if set(file.namelist()) != names:
-            raise ValueError(f"expected {', '.join(sorted(names))}")
-        if sum(each.file_size for each in file.infolist()) > _LARGEST_ARRAYS:
-            raise ValueError(f"expected at most {_LARGEST_ARRAYS} bytes")
-    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        found = {name: arrays[name] for name in arrays.files}
+    found = read_arrays(data, _LARGEST_ARRAYS)
+    if found.keys() != (names := {"about", *_ARRAYS}):
+        raise ValueError(f"expected {', '.join(sorted(names))}")
     return found | {"counts": _sums(found["counts"])}
+
+
+def _about_of(array: NDArray[Any]) -> Mapping[str, Any]:
+    """What a file says of the recording, once it is of this version and within bounds."""
+    if array.nbytes > _LARGEST_ABOUT:
+        raise ValueError(f"about: expected at most {_LARGEST_ABOUT} bytes, found {array.nbytes}")
+    about: Any = parse_json(array.tobytes())
+    version = about.get("version") if isinstance(about, dict) else about
+    if version != _VERSION:
+        raise ValueError(f"expected version {_VERSION}, found {brief(version)}")
+    shaped(about, _ABOUT, "about")
+    for name in _TEXTS:
+        if len(about[name]) > _LONGEST_TEXT or not about[name].isprintable():
+            expected = f"expected at most {_LONGEST_TEXT} printable characters"
+            raise ValueError(f"{name}: {expected}, found {brief(about[name])}")
+    if not 0 < about["rounds"] <= _MOST_ROUNDS:
+        raise ValueError(f"rounds: expected 1 to {_MOST_ROUNDS}, found {about['rounds']}")
+    return cast("Mapping[str, Any]", about)
 
 
 def _differences(counts: _Ints) -> _Ints:
@@ -273,20 +290,19 @@ def _sums(counts: NDArray[Any]) -> NDArray[Any]:
 
 
 def _check(about: Mapping[str, Any], found: Mapping[str, NDArray[Any]]) -> None:
-    functions = about["functions"]
-    if not isinstance(functions, list) or not 0 < len(functions) <= _MOST_FUNCTIONS:
-        raise ValueError(f"expected 1 to {_MOST_FUNCTIONS} functions")
-    count, events = len(functions), found["events"]
+    count, events = len(about["functions"]), found["events"]
+    if not 0 < count <= _MOST_FUNCTIONS:
+        raise ValueError(f"expected 1 to {_MOST_FUNCTIONS} functions, found {count}")
     _check_arrays(found, count)
+    if not 0 < len(events) <= MOST_EVENTS:
+        raise ValueError(f"expected 1 to {MOST_EVENTS} events, found {len(events)}")
     special, prunable = _special(found["values"], count), _prunable(found["kept"], count)
     guesses = {(f, version) for f in special for version in range(SPECIAL, PRUNED)}
     _check_events(events, count, guesses | {(f, PRUNED) for f in prunable})
     _check_entries(found["entries"], events)
     for name in ("counts", "spent"):
         _check_intervals(name, found[name], len(events), count)
-    if not (
-        0 < float(about["seconds_per_instruction"]) < 1 and 0 <= float(about["library_s"]) < 1e6
-    ):
+    if not (0 < about["seconds_per_instruction"] < 1 and 0 <= about["library_s"] < 1e6):
         raise ValueError("expected seconds per instruction and in libraries")
 
 
@@ -294,9 +310,9 @@ def _check_arrays(found: Mapping[str, NDArray[Any]], functions: int) -> None:
     """See that arrays have their shapes, their types, and numbers of the right sign."""
     shapes = {
         "sizes": (functions,),
-        **{name: (len(found[name]), len(table.columns)) for name, table in TABLES.items()},
+        **{name: (*found[name].shape[:1], len(table.columns)) for name, table in TABLES.items()},
         "compile_s": (len(VERSIONS), functions),
-        "entry_s": (len(found["entries"]),),
+        "entry_s": found["entries"].shape[:1],
     }
     signed = {name for name, table in TABLES.items() if table.is_signed}
     for name, shape in shapes.items():
@@ -342,8 +358,6 @@ def _check_entries(entries: _Ints, events: _Ints) -> None:
 
 def _check_events(events: _Ints, functions: int, guesses: AbstractSet[tuple[int, int]]) -> None:
     """Each function's counts go up by one power after the other, its calls first."""
-    if not len(events):
-        raise ValueError("expected an event")
     following: dict[tuple[int, int], int] = {}
     for function, kind, power, _ in events.tolist():
         is_known = kind < GUARD or (function, SPECIAL + kind - GUARD) in guesses

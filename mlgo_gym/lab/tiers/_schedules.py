@@ -8,14 +8,15 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import combinations, product
 from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mlgo_gym.base import OptionsError
+from mlgo_gym.base import OptionsError, WorkloadError
 from mlgo_gym.lab.tiers._recording import (
     BACK_EDGE,
     CACHED,
@@ -212,6 +213,9 @@ def oracle_s(recording: Recording, *, waits: bool = True) -> float:
         waits: off, compilations but the first at O0 cost nothing and have no delay, which is a
             bound for compiler threads.
 
+    Raises:
+        WorkloadError: the program takes no time, so nothing can be compared with it.
+
     >>> from mlgo_gym.lab.tiers import SAMPLE_RECORDING
     >>> recording = Recording.load(SAMPLE_RECORDING)
     >>> oracle_s(recording, waits=False) < oracle_s(recording)
@@ -220,13 +224,15 @@ def oracle_s(recording: Recording, *, waits: bool = True) -> float:
     gains_s = recording.entries[:, 1] * recording.seconds_per_instruction + recording.entry_s
     entering = dict(zip(recording.entries[:, 0].tolist(), gains_s.tolist(), strict=True))
     total = recording.library_s
-    for function in range(len(recording.functions)):
-        moments = _moments(recording, function, entering if waits else {})
+    for function, moments in enumerate(_moments(recording, entering if waits else {})):
         costs: list[float] = recording.compile_s[:, function].tolist()
         first = costs[:SPECIAL]
         if not waits:
             first, costs = [costs[0]] * SPECIAL, [0.0] * len(costs)
         total += _least(moments, first, [*costs, 0.0])
+    if total <= 0:
+        found = f"recording of {recording.name!r}: expected a program that takes time, found one"
+        raise WorkloadError(f"{found} of {total:g} s")
     return total
 
 
@@ -251,31 +257,37 @@ _DROPPED: Final = len(VERSIONS)
 is guessed."""
 
 
-def _moments(recording: Recording, function: int, entering: Mapping[int, float]) -> list[_Moment]:
-    """The events of a function, in their order.
+def _moments(recording: Recording, entering: Mapping[int, float]) -> Iterator[list[_Moment]]:
+    """The events of each function, in their order.
 
     Args:
         recording: the program.
-        function: the number of the function.
         entering: `_Moment.entering_s` by event, where a loop can be entered.
     """
-    own = np.flatnonzero(recording.events[:, 0] == function)
-    rows = recording.counts[recording.counts[:, 1] == function]
-    places = np.searchsorted(own, rows[:, 0], side="right") - 1
-    spans = np.zeros((len(own), len(VERSIONS)))
-    np.add.at(spans, places, rows[:, 2:] * recording.seconds_per_instruction)
-    asked = recording.events[own, 1:3].tolist()
-    guesses = _guesses(
-        asked,
-        is_special=function in recording.values[:, 0],
-        is_prunable=function in recording.kept[:, 0],
-    )
-    return [
-        _Moment(kind, [*span, span[0]], guessed, entering.get(event, math.inf))
-        for event, (kind, _), span, guessed in zip(
-            own.tolist(), asked, spans.tolist(), guesses, strict=True
-        )
-    ]
+    functions = len(recording.functions)
+    special = frozenset(recording.values[:, 0].tolist())
+    prunable = frozenset(recording.kept[:, 0].tolist())
+    places_of = _by_function(recording.events[:, 0], functions)
+    rows_of = _by_function(recording.counts[:, 1], functions)
+    for function, (own, found) in enumerate(zip(places_of, rows_of, strict=True)):
+        rows = recording.counts[found]
+        places = np.searchsorted(own, rows[:, 0], side="right") - 1
+        spans = np.zeros((len(own), len(VERSIONS)))
+        np.add.at(spans, places, rows[:, 2:] * recording.seconds_per_instruction)
+        asked = recording.events[own, 1:3].tolist()
+        guesses = _guesses(asked, is_special=function in special, is_prunable=function in prunable)
+        yield [
+            _Moment(kind, [*span, span[0]], guessed, entering.get(event, math.inf))
+            for event, (kind, _), span, guessed in zip(
+                own.tolist(), asked, spans.tolist(), guesses, strict=True
+            )
+        ]
+
+
+def _by_function(numbers: NDArray[np.int64], functions: int) -> list[NDArray[np.intp]]:
+    """The places of each function's number in an array, in their order."""
+    ends = np.cumsum(np.bincount(numbers, minlength=functions))
+    return np.split(np.argsort(numbers, kind="stable"), ends[:-1])
 
 
 def _guesses(

@@ -112,6 +112,32 @@ def test_the_smallest_of_several(suite: Path, recorded: Path, tmp_path: Path) ->
     assert found <= expected
 
 
+def test_a_run_without_a_name(suite: Path, recorded: Path, tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    copy = tmp_path / "runs" / "never.zip"
+    copy.write_bytes((recorded / "never.run").read_bytes())
+    assert run("bench", "verify", copy, "--suite", suite, cwd=tmp_path).returncode == 0
+    done = run("bench", "table", "runs", "--suite", suite, "--output", "table", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "left out: it has no name: 'mlgo-gym bench submit'" in " ".join(done.stderr.split())
+
+
+def test_a_suite_that_is_called_as_a_folder_is(tmp_path: Path) -> None:
+    """The folder stays as it is."""
+    described: dict[str, object] = dict.fromkeys(("problem", "opt_level", "split"), "")
+    described |= {"version": 1, "name": str(tmp_path / "mine"), "kind": "tiers", "about": "One."}
+    described |= {"llvm_version": "22.1.0", "tracks": [], "packages": ["json"]}
+    (tmp_path / "own.json").write_text(json.dumps(described))
+    (tmp_path / "json.npz").write_bytes(SAMPLE_RECORDING.read_bytes())
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis").touch()
+    how = ("own.json", "--from", ".", "--output", "own.tar.xz", "--hashes", "own.sha256")
+    done = run("bench", "pack", *how, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "name: expected up to 64 letters" in " ".join(done.stderr.split())
+    assert [each.name for each in (tmp_path / "mine").iterdir()] == ["thesis"]
+
+
 def test_a_taken_name(recorded: Path, submissions: Path) -> None:
     done = submit(recorded, "never", submissions)
     assert done.returncode == 1

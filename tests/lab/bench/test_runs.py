@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,9 @@ import pytest
 from mlgo_gym import InliningForSize
 from mlgo_gym.errors import BenchmarkError
 from mlgo_gym.lab.bench import Submission, Suite, run, sample_suite, verify
+from mlgo_gym.lab.bench._run import _inflated
 from mlgo_gym.lab.bench._submission import CARD_FILE, Card
+from mlgo_gym.lab.bench._table import page, table
 from mlgo_gym.rollout import BASELINE, Trace
 
 MODULES = ["digest.c", "codec_text.c"]
@@ -164,6 +167,15 @@ def test_a_cut_file(length: int, saved: Path) -> None:
         ({"url": "javascript:alert(1)"}, "url: expected one of https or http"),
         ({"url": "https://a) | b"}, "url: expected one of https or http"),
         ({"name": 1}, "name: expected a text, found 1"),
+        ({"name": "../outside"}, "card.json: name: expected up to 64 letters"),
+        ({"name": "/outside"}, "card.json: name: expected up to 64 letters"),
+        ({"name": "a | b"}, "card.json: name: expected up to 64 letters"),
+        ({"name": "LLVM"}, "card.json: name: expected up to 64 letters"),
+        ({"name": "\ud800"}, "name: expected at most 2,048 printable characters"),
+        ({"authors": "\x1b[31m"}, "authors: expected at most 2,048 printable characters"),
+        ({"about": "x" * 2049}, "about: expected at most 2,048 printable characters"),
+        ({"seeds": ["best"]}, "seeds: expected"),
+        ({"seeds": [["0"]]}, "seeds: expected"),
         ({"values": {"plain": {"sample": {"0": {"icf": "small"}}}}}, "values: expected numbers"),
         ({"sha256": {"/etc/passwd": "0"}}, "sha256: expected hashes"),
     ],
@@ -180,6 +192,51 @@ def test_cards_that_are_none(
 def test_names_that_a_table_cannot_use(name: str, submission: Submission) -> None:
     with pytest.raises(BenchmarkError, match="name: expected up to 64 letters"):
         submission.named(name, "nobody", "", "")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (zlib.compress(b"\0\1") + b"more", "a.decisions: expected a stream of zlib, found more"),
+        (zlib.compress(b"\0\1")[:-1], "a.decisions: expected a stream of zlib, found a part"),
+        (b"", "a.decisions: expected a stream of zlib, found a part"),
+        (b"none", "a.decisions: Error -3"),
+    ],
+)
+def test_decisions_that_are_no_stream(data: bytes, message: str) -> None:
+    assert _inflated(zlib.compress(b"\0\1"), "a.decisions") == b"\0\1"
+    with pytest.raises(BenchmarkError, match=message):
+        _inflated(data, "a.decisions")
+
+
+def test_a_submission_whose_sizes_mean_nothing(saved: Path) -> None:
+    with zipfile.ZipFile(saved, "a", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("more", bytes(1 << 20))
+    expected = "expected a submission, found: expected files that are stored or deflated, found"
+    with pytest.raises(BenchmarkError, match=expected):
+        Submission.load(saved)
+
+
+def test_a_card_that_is_large(saved: Path) -> None:
+    with zipfile.ZipFile(saved, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(CARD_FILE, b"[" + b"[]," * (1 << 23))
+    with pytest.raises(BenchmarkError, match="card.json: expected at most 16,777,216 bytes"):
+        Submission.load(saved)
+
+
+@pytest.mark.parametrize("key", ["authors", "about"])
+def test_texts_that_a_table_cannot_show(key: str, submission: Submission) -> None:
+    texts = {"authors": "nobody", "about": "", key: "two\nlines"}
+    with pytest.raises(BenchmarkError, match=f"{key}: expected at most 2,048 printable"):
+        submission.named("a", url="", **texts)
+
+
+def test_texts_of_others_are_no_markup(suite: Suite, submission: Submission) -> None:
+    other = replace(suite, about="<img src=x> [a](b) | *c*")
+    made = submission.named("a_b", "us", "", "https://example.org").card
+    shown = page(table(other, [made]))
+    assert "\\<img src=x\\> \\[a\\](b) \\| \\*c\\*" in shown
+    assert "| [a\\_b](https://example.org) | 2 |" in shown
 
 
 def test_a_module_that_does_not_compile_is_named(suite: Suite) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import io
+import hashlib
+import json
 import lzma
 import tarfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,7 @@ from mlgo_gym.errors import BenchmarkError
 from mlgo_gym.lab.bench import Suite, sample_suite
 from mlgo_gym.lab.bench._archive import make_suite, pack, unpack
 from mlgo_gym.lab.bench._sources import check_differing, function_of, suite_named
-from mlgo_gym.lab.bench._suite import SUITE_FILE, SUMS_FILE, read_sums, shipped_suites
+from mlgo_gym.lab.bench._suite import SUITE_FILE, SUMS_FILE, read_sums, shipped_suites, sums_text
 
 MODULE = "plain/sample/digest.c.bc"
 
@@ -80,6 +82,54 @@ def test_descriptions_that_are_none(text: str, message: str, folder: Path) -> No
         Suite.open(folder)
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("name", "/home/somebody", "name: expected up to 64 letters"),
+        ("name", "..", "name: expected up to 64 letters"),
+        ("name", "", "name: expected up to 64 letters"),
+        ("name", "\ud800", "name: expected at most 2,048 printable characters"),
+        ("about", "One.\n| a | row |", "about: expected at most 2,048 printable characters"),
+        ("about", "x" * 2049, "about: expected at most 2,048 printable characters"),
+        ("split", "test\u00a0", "split: expected at most 2,048 printable characters"),
+        ("split", "a: b", "split: expected up to 64 letters"),
+        ("packages", ["../elsewhere"], "packages: expected names, each once"),
+        ("packages", ["sample", "sample"], "packages: expected names, each once"),
+        ("packages", ["sample", ["sample"]], "packages: expected names, each once"),
+        ("packages", [], "packages: expected one at least, found none"),
+        ("tracks", ["/etc"], "tracks: expected names, each once"),
+        ("tracks", ["local"], r"tracks: expected \['plain'\] or \['plain', 'local'\], found"),
+        ("tracks", [], r"tracks: expected \['plain'\] or \['plain', 'local'\], found"),
+        ("kind", "tiers", r"tracks: expected \[\], found"),
+    ],
+)
+def test_names_that_can_be_those_of_no_files(
+    key: str, value: object, message: str, folder: Path
+) -> None:
+    described = json.loads((folder / SUITE_FILE).read_text())
+    (folder / SUITE_FILE).write_text(json.dumps(described | {key: value}))
+    with pytest.raises(BenchmarkError, match=message):
+        Suite.open(folder)
+
+
+def test_files_that_have_no_hash(folder: Path) -> None:
+    sums = (folder / SUMS_FILE).read_text().splitlines(keepends=True)
+    (folder / SUMS_FILE).write_text("".join(line for line in sums if MODULE not in line))
+    with pytest.raises(BenchmarkError, match=f"every file in SHA256SUMS, found none of '{MODULE}'"):
+        Suite.open(folder)
+    (folder / SUMS_FILE).write_text("".join(sums))
+    (folder / "plain" / "more").symlink_to(folder.parent, target_is_directory=True)
+    with pytest.raises(BenchmarkError, match="every file in SHA256SUMS, found none of 'plain/mor"):
+        Suite.open(folder)
+
+
+def test_a_file_that_has_two_hashes(folder: Path) -> None:
+    sums = (folder / SUMS_FILE).read_text()
+    (folder / SUMS_FILE).write_text(f"{'0' * 64}  {MODULE}\n{sums}")
+    with pytest.raises(BenchmarkError, match="expected a hash and a path, each once, found"):
+        Suite.open(folder)
+
+
 @pytest.mark.parametrize("line", ["nothing", f"{'0' * 64}  ../outside", f"{'0' * 64}  /etc/passwd"])
 def test_hashes_that_are_none(line: str, folder: Path) -> None:
     (folder / SUMS_FILE).write_text(f"{line}\n")
@@ -100,17 +150,82 @@ def test_a_damaged_archive(tmp_path: Path) -> None:
         assert not (tmp_path / "here").exists()
 
 
-@pytest.mark.parametrize("name", ["s/../../outside", "/outside", "s/link"])
-def test_an_archive_with_other_things_in_it(name: str, tmp_path: Path) -> None:
+def member(name: str, content: bytes = b"", **others: Any) -> bytes:
+    """A file in a tar archive, or something else."""
+    info = tarfile.TarInfo(name)
+    info.size = len(content)
+    for key, value in others.items():
+        setattr(info, key, value)
+    return info.tobuf(tarfile.GNU_FORMAT) + content + bytes(-len(content) % 512)
+
+
+def named(records: bytes) -> bytes:
+    """What stands before a file whose name is long."""
+    return member("././@PaxHeader", records, type=tarfile.XHDTYPE)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        member("s/../../outside"),
+        member("/outside"),
+        member("alone"),
+        member("s/"),
+        member("s/\x1b[31m"),
+        member("s/link", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
+        member("s/sparse", type=tarfile.GNUTYPE_SPARSE),
+        member("s/a", size=-1),
+        member("././@LongLink", b"s/a\0", type=tarfile.GNUTYPE_LONGNAME) + member("s/a"),
+        member("././@LongLink", type=tarfile.GNUTYPE_LONGNAME, size=1 << 32),
+        member("././@PaxHeader", type=tarfile.XHDTYPE, size=1 << 32),
+        named(b"9" * 4096) + member("s/a"),
+        named(b"19 GNU.sparse.size=4000000000\n") + member("s/a"),
+        named(b"14 path=s/a\n") * 2 + member("s/a"),
+        named(b"15 path=../a\n") + member("s/a"),
+        named(f"999 path=s/{'a/' * 101}a\n".encode()) + member("s/a"),
+    ],
+)
+def test_an_archive_with_other_things_in_it(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "suite.tar.xz"
-    with lzma.open(path, "wb") as packed, tarfile.open(fileobj=packed, mode="w") as archive:
-        member = tarfile.TarInfo(name)
-        if name.endswith("link"):
-            member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
-        archive.addfile(member, io.BytesIO(b""))
+    path.write_bytes(lzma.compress(data + bytes(1024)))
     with pytest.raises(BenchmarkError, match="expected files of a suite, found"):
         unpack(path, tmp_path / "here")
     assert not (tmp_path / "outside").exists()
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (member("s/a") * 2, "'a': cannot be unpacked: File exists"),
+        (member("s/a") + member("s/a/b"), "'a/b': cannot be unpacked: File exists"),
+        (member("s/a/b") + member("s/a"), "'a': cannot be unpacked: File exists"),
+        (member("s/a", size=(1 << 30) + 1), "a: expected a file of at most 1,073,741,824 bytes"),
+        (member("s/suite.json", b"{}") + bytes(512), "/"),
+        (member("s/a", size=9), "expected a suite's archive, found: the end, in the middle of a"),
+        (b"x" * 512, "expected a suite's archive, found: "),
+        (member("s/a") + b"\xff" * 512, "expected a suite's archive, found: "),
+        (b"", "expected a suite's archive, found: the end, in the middle of a"),
+    ],
+)
+def test_files_that_cannot_be_unpacked(data: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "suite.tar.xz"
+    path.write_bytes(lzma.compress(data))
+    with pytest.raises(BenchmarkError) as caught:
+        unpack(path, tmp_path / "here")
+    assert f"{path}: {message}" in str(caught.value)
+
+
+def test_names_that_are_long(tmp_path: Path) -> None:
+    """They do not fit into a header, nor do those that are no ASCII."""
+    name = f"{'é' * 60}/{'b' * 90}"
+    with sample_suite(["digest.c"]) as suite:
+        (suite.place / "plain" / name).parent.mkdir()
+        (suite.place / "plain" / name).write_bytes(b"x" * 512)
+        sums = {**suite.sums, f"plain/{name}": hashlib.sha256(b"x" * 512).hexdigest()}
+        (suite.place / SUMS_FILE).write_text(sums_text(sums))
+        pack(replace(suite, sums=sums), tmp_path / "a.tar.xz")
+    assert unpack(tmp_path / "a.tar.xz", tmp_path / "here").sums == sums
+    assert (tmp_path / "here" / "plain" / name).read_bytes() == b"x" * 512
 
 
 def test_an_archive_of_another_suite(tmp_path: Path) -> None:

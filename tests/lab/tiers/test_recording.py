@@ -48,7 +48,24 @@ def changed(index: tuple[int, int], value: int, name: str) -> dict[str, Any]:
         ({"sizes": np.array([1, -2])}, "sizes: expected numbers from 0 on"),
         ({"compile_s": np.full((8, 2), np.nan)}, "compile_s: expected numbers from 0 on"),
         ({"functions": ()}, "expected 1 to 16384 functions"),
-        ({"events": np.zeros((0, 4), int)}, "expected an event"),
+        ({"events": np.zeros((0, 4), int)}, "expected 1 to 32768 events, found 0"),
+        ({"events": np.zeros((32769, 4), int)}, "expected 1 to 32768 events, found 32769"),
+        ({"events": np.array(7)}, "events: expected int64 of shape (4,)"),
+        ({"entries": np.array(7)}, "entries: expected int64 of shape (2,)"),
+        ({"functions": ["main", {"f": 1}]}, "about.functions[1]: expected a text"),
+        ({"functions": "mainf"}, "about.functions: expected a list"),
+        ({"functions": ("x" * (1 << 22),)}, "about: expected at most 4194304 bytes, found"),
+        ({"rounds": "many"}, "about.rounds: expected a whole number, found 'many'"),
+        ({"rounds": None}, "about.rounds: expected a whole number, found None"),
+        ({"rounds": float("inf")}, "about.rounds: expected a whole number, found inf"),
+        ({"rounds": 0}, "rounds: expected 1 to 2147483648, found 0"),
+        ({"rounds": 10**99}, "rounds: expected 1 to 2147483648, found 10"),
+        ({"rounds": 10**4000}, "expected whole numbers of at most 100 digits"),
+        ({"program": ["a/b"]}, "about.program: expected a text"),
+        ({"program": "a/b\nc"}, "program: expected at most 1024 printable characters"),
+        ({"program": "\ud800"}, "program: expected at most 1024 printable characters"),
+        ({"llvm": "2" * 1025}, "llvm: expected at most 1024 printable characters"),
+        ({"library_s": "1"}, "about.library_s: expected a number, found '1'"),
         (changed((1, 0), 5, "events"), "events: expected each power of two once"),
         (changed((1, 2), 1, "events"), "events: expected each power of two once"),
         (changed((1, 1), 1, "events"), "events: expected each power of two once"),
@@ -75,6 +92,30 @@ def test_arrays_that_cannot_be(tmp_path: Path, changes: dict[str, Any], found: s
     assert found in str(caught.value)
     assert str(path) in str(caught.value)
     assert "'mlgo-gym tiers record'" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["program", "llvm", "rounds", "functions", "library_s"])
+def test_what_is_not_said(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "a.npz"
+    small().save(path)
+    with np.load(path) as arrays:
+        kept = dict(arrays)
+    about = json.loads(kept["about"].tobytes())
+    del about[name]
+    kept["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    np.savez(path, **kept)
+    with pytest.raises(WorkloadError, match=f"about: expected '{name}', found none"):
+        Recording.load(path)
+
+
+def test_nested_json(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    small().save(path)
+    with np.load(path) as arrays:
+        kept = dict(arrays) | {"about": np.frombuffer(b"[" * (1 << 20), np.uint8)}
+    np.savez(path, **kept)
+    with pytest.raises(WorkloadError, match="expected at most 100 levels"):
+        Recording.load(path)
 
 
 @pytest.mark.parametrize("share", [0, 0.1, 0.5, 0.9, 0.999])
@@ -120,13 +161,35 @@ def test_a_file_that_would_run_code(tmp_path: Path) -> None:
         Recording.load(path)
 
 
-def test_a_file_that_claims_too_much(tmp_path: Path) -> None:
-    path = tmp_path / "a.npz"
+def with_member(path: Path, changed: str, data: bytes, method: int) -> None:
+    """Write `small`, with another member of a name."""
     small().save(path)
     file = io.BytesIO(path.read_bytes())
-    with zipfile.ZipFile(file) as source, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
+    with zipfile.ZipFile(file) as source, zipfile.ZipFile(path, "w", method) as made:
         for name in source.namelist():
-            data = bytes(1 << 29) if name == "spent.npy" else source.read(name)
-            made.writestr(name, data)
-    with pytest.raises(WorkloadError, match="expected at most 268435456 bytes"):
+            made.writestr(name, data if name == changed else source.read(name))
+
+
+def test_a_file_that_claims_too_much(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    with_member(path, "spent.npy", bytes(1 << 29), zipfile.ZIP_DEFLATED)
+    with pytest.raises(WorkloadError, match="expected at most 134217728 bytes"):
+        Recording.load(path)
+
+
+def test_a_file_whose_sizes_mean_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    with_member(path, "about.npy", b"x", zipfile.ZIP_BZIP2)
+    with pytest.raises(WorkloadError, match="expected files that are stored or deflated, found"):
+        Recording.load(path)
+
+
+@pytest.mark.parametrize("shape", ["(4294967296, 4)", "(1125899906842624,)", "[" * 9000])
+def test_arrays_that_are_not_there(tmp_path: Path, shape: str) -> None:
+    """A header that promises more than there is, or is none."""
+    path = tmp_path / "a.npz"
+    text = f"{{'descr': '<i8', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    head = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+    with_member(path, "events.npy", head + bytes(64), zipfile.ZIP_STORED)
+    with pytest.raises(WorkloadError, match="expected a file of arrays: "):
         Recording.load(path)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mlgo_gym.errors import OptionsError
+from mlgo_gym.errors import OptionsError, WorkloadError
 from mlgo_gym.lab.tiers import SAMPLE_RECORDING
 from mlgo_gym.lab.tiers._recording import (
     DECISIONS,
@@ -104,6 +104,14 @@ def test_the_oracle_is_the_least_of_all(
     recording = small(entry_s=np.array([rest]))
     recording.compile_s[1:, 1] = (*costs, *special, special[1], 0.0)
     assert oracle_s(recording) == pytest.approx(min(every_total(Replay(recording))))
+
+
+def test_a_program_that_takes_no_time() -> None:
+    none = {name: np.zeros_like(getattr(small(), name)) for name in ("compile_s", "entry_s")}
+    counts = small().counts * [1, 1, *[0] * 8]
+    recording = small(counts=counts, **none)
+    with pytest.raises(WorkloadError, match="'a/b': expected a program that takes time, found"):
+        oracle_s(recording)
 
 
 def test_the_oracle_may_prune() -> None:
