@@ -39,10 +39,13 @@ def compile_c(compilers: Sequence[str], arguments: list[str], target: Path) -> b
 
 
 def _run(compiler: str, arguments: list[str], target: Path) -> subprocess.CompletedProcess[bytes]:
+    # Clang writes to names that it makes of the output's, with digits in place of each "%": so the
+    # folder is not named. Temporary files go there as well; the user's folder may not be writable.
     try:
         return run(
-            [compiler, *arguments, "-o", str(target)],
-            env={**_environment(), "TMPDIR": str(target.parent)},  # the user's may not be writable
+            [str(Path(compiler).absolute()), *arguments, "-o", target.name],
+            env={**_environment(), "TMPDIR": "."},
+            cwd=target.parent,
             timeout=_TIMEOUT_S,
         )
     except subprocess.TimeoutExpired as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cc.conftest import CHANNEL, MODELS, NOTHING, SOURCE, Argument, Driver
+from tests.cc.conftest import CHANNEL, MODELS, NOTHING, SANITIZED, SOURCE, Argument, Driver
 from tests.conftest import require
 
 CHECK = {"CCACHE_COMPILERCHECK": "%compiler% --mlgo-fingerprint"}
@@ -100,16 +101,100 @@ def test_a_model_that_changes_in_its_place(cached: Cached, tmp_path: Path) -> No
     assert cached.hits() == 0
 
 
-def test_a_model_on_the_command_line_is_an_extra_file(cached: Cached, tmp_path: Path) -> None:
+def test_the_fingerprint_has_a_model_of_the_command_line(cached: Cached, tmp_path: Path) -> None:
     model = shutil.copytree(MODELS / "never", tmp_path / "model")
     option = f"--mlgo-inlining-model={model}"
-    settings = {"CCACHE_EXTRAFILES": str(model / "model.tflite")}
-    before = cached.made(settings, option)
-    assert cached.made(settings, option) == before
+    before = cached.made(CHECK, option)
+    assert cached.made(CHECK, option) == before
     assert cached.hits() == 1
     change(model)
-    assert cached.made(settings, option) == cached.expected(NOTHING, option) != before
+    assert cached.made(CHECK, option) == cached.expected(NOTHING, option) != before
     assert cached.hits() == 1
+
+
+PARTED = """
+mlgo-gym project 1
+target library
+object static/f.o
+target plugin
+exported
+object shared/f.o
+target untouched
+plain
+object plain/f.o
+end
+"""
+INLINE = """
+struct Api { __attribute__((noinline)) int answer(int x) { return x * 42 + 1; } };
+int use(Api &api, int x) { return api.answer(x); }
+"""
+
+
+@pytest.mark.skipif(SANITIZED in os.environ, reason="as test_inside.py")
+@pytest.mark.parametrize("options", [(), ("-MMD",), ("@line.rsp",)], ids=" ".join)
+@pytest.mark.parametrize("by", ["variable", "option"])
+def test_one_source_for_objects_that_a_project_file_tells_apart(
+    cached: Cached, options: tuple[str, ...], by: str
+) -> None:
+    """Whichever is first, and though ccache looks at the name of no object."""
+    work = cached.work
+    (work / "f.cpp").write_text(INLINE)
+    (work / "project.txt").write_text(PARTED.lstrip())
+    (work / "line.rsp").write_text("-DX=1")
+    told = {"MLGO_PROJECT": str(work / "project.txt")} if by == "variable" else {}
+    more = () if told else (f"--mlgo-project={work / 'project.txt'}",)
+    environment = {**cached.environment, **CHECK, **told, "MLGO_STRICT": "1"}
+    command = [*cached.driver.command("-Oz", *more, *options, cxx=True), "-c", "f.cpp", "-o"]
+    expected: dict[str, bytes] = {}
+    names = ["static", "shared", "plain", "new"]
+    for name in names:
+        (work / name).mkdir()
+        subprocess.run([*command, f"{name}/f.o"], cwd=work, env=environment, check=True)
+        expected[name] = (work / name / "f.o").read_bytes()
+    assert expected["static"] != expected["shared"] == expected["plain"] == expected["new"]
+    for name in [*names, *reversed(names)]:
+        (work / name / "f.o").unlink()
+        done = subprocess.run(
+            [cached.ccache, *command, f"{name}/f.o"],
+            cwd=work, env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, "")
+        assert (work / name / "f.o").read_bytes() == expected[name]
+    assert cached.hits() == len(names)
+
+
+def test_untold_ccache_gets_no_objects_of_a_project_file(cached: Cached) -> None:
+    (cached.work / "f.cpp").write_text(INLINE)
+    (cached.work / "project.txt").write_text(PARTED.lstrip())
+    (cached.work / "static").mkdir()
+    command = cached.driver.command("-Oz", "-c", "f.cpp", "-o", "static/f.o", cxx=True)
+    environment = {**cached.environment, "MLGO_PROJECT": "project.txt"}
+    done = subprocess.run(
+        [cached.ccache, *command],
+        cwd=cached.work, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    warning = f"mlgo-c++: warning: {UNTOLD}; compiled without the project file\n"
+    assert (done.returncode, done.stderr) == (0, warning)
+    made = (cached.work / "static" / "f.o").read_bytes()
+    assert cached.driver.run(*command[1:], cwd=cached.work, cxx=True).returncode == 0
+    assert made == (cached.work / "static" / "f.o").read_bytes()
+
+
+def test_ccache_in_front_of_a_script(cached: Cached) -> None:
+    """One that starts the driver as a child of its own is looked through."""
+    script = cached.work / "mlgo-script"
+    script.write_text(f'#!/bin/sh\n{cached.driver.scripts / "mlgo-cc"} "$@"\nexit $?\n')
+    script.chmod(0o755)
+    command = [cached.ccache, str(script), "-O2", "-c", "f.c"]
+    strict = {**cached.environment, **NEVER, "MLGO_STRICT": "1"}
+    for told, status in ((NOTHING, 1), (CHECK, 0)):
+        done = subprocess.run(
+            command, cwd=cached.work, env={**strict, **told},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (
+            status, f"mlgo-cc: error: {UNTOLD}\n" if status else ""
+        )  # fmt: skip
 
 
 def test_ccache_by_itself_knows_no_models(cached: Cached) -> None:
@@ -125,7 +210,6 @@ def test_ccache_by_itself_knows_no_models(cached: Cached) -> None:
     "told",
     [
         {"CCACHE_COMPILERCHECK": "%compiler% --mlgo-fingerprint"},
-        {"CCACHE_EXTRAFILES": str(MODELS / "never" / "model.tflite")},
         {"CCACHE_CONFIGPATH": "ccache.conf"},
         {"CCACHE_DISABLE": "1"},
     ],
@@ -135,9 +219,11 @@ def test_ccache_that_is_told_or_not(cached: Cached, told: dict[str, str]) -> Non
     """By its variables, or in its configuration file; being strict, nothing is made otherwise."""
     (cached.work / "ccache.conf").write_text("compiler_check = %compiler% --mlgo-fingerprint\n")
     strict = NEVER | {"MLGO_STRICT": "1"}
-    done = cached.compile(strict)
-    assert (done.returncode, done.stderr) == (1, f"mlgo-cc: error: {UNTOLD}\n")
-    assert not (cached.work / "f.o").exists()
+    extra = {"CCACHE_EXTRAFILES": str(MODELS / "never" / "model.tflite")}
+    for short in (NOTHING, extra):  # which tells no other setting, nor clang's version
+        done = cached.compile({**strict, **short})
+        assert (done.returncode, done.stderr) == (1, f"mlgo-cc: error: {UNTOLD}\n")
+        assert not (cached.work / "f.o").exists()
     assert cached.made(strict | told) == cached.expected(NEVER)
 
 

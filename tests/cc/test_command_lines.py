@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cc.conftest import AS_DEFAULT, CHANNEL, MODELS, NOTHING, Argument, Driver
+from tests.cc.conftest import AS_DEFAULT, CHANNEL, MODELS, NOTHING, ROOT, Argument, Driver
 from tests.conftest import one_in, require
 
 SOURCES: dict[Argument, str] = {
@@ -424,3 +424,43 @@ def test_both_problems_at_once(driver: Driver, tmp_path: Path) -> None:
     done = driver.run("-O2", "-o", "program", "one.c", "two.c", cwd=folder, settings=settings)
     assert (done.returncode, done.stderr) == (0, b"")
     assert (folder / "program").is_file()
+
+
+VALUED = re.compile(r"VALUED(?:_PREFIXES)?\[\] = \{(.*?)\};", re.DOTALL)
+# With one of these clang does not look for its inputs.
+ANSWERED = (
+    *("-print", "--print", "-help", "--help", "--version", "-dump", "-cc1", "--autocomplete"),
+    *("-###", "--driver-mode", "--config", "-V", "-specs", "--specs", "-ccc-"),
+)
+
+
+def take_no_value(clang: str, options: list[str]) -> set[str]:
+    """Options for which the word behind is an input."""
+    words = [word for pair in enumerate(options) for word in (pair[1], f"missing-{pair[0]}")]
+    done = subprocess.run(
+        [clang, "-###", "-c", *words], capture_output=True, text=True, check=False
+    )
+    found = re.findall(r"no such file or directory: 'missing-(\d+)'", done.stderr)
+    return {options[int(each)] for each in found}
+
+
+def test_options_with_a_value_are_those_of_clang(clang22: str) -> None:
+    source = (ROOT / "mlgo_gym" / "cc" / "native" / "arguments.c").read_text()
+    words, prefixes = (re.findall('"([^"]+)"', each) for each in VALUED.findall(source))
+    asked = [each for each in words if not each.startswith(ANSWERED)]
+    assert take_no_value(clang22, [*asked, "-Wall"]) == {"-Wall"}
+    listed: set[str] = set()
+    for start in ("-", "--"):
+        done = subprocess.run(
+            [clang22, f"--autocomplete={start}"], capture_output=True, text=True, check=True
+        )
+        listed |= {line.split("\t")[0] for line in done.stdout.splitlines()}
+    others = sorted(
+        each
+        for each in listed - {"-", "--", *words}
+        if each.startswith("-") and not each.endswith(("=", ",")) and not each.startswith(ANSWERED)
+    )
+    assert len(others) > 1000
+    suspects = sorted(set(others) - take_no_value(clang22, others))
+    missing = set(suspects) - take_no_value(clang22, suspects)  # lines of many may be torn
+    assert missing <= {each for each in missing if each.startswith(tuple(prefixes))}

@@ -146,6 +146,31 @@ CASES = [
         "{folder}/cc.conf: expected KEY = VALUE with a key that mlgo-cc knows, found 'model = y'",
     ),
     Case(
+        "a key twice",
+        configured("strict = 0\nstrict = 0\n"),
+        "{folder}/cc.conf: expected 'strict' once, found it again: 'strict = 0'",
+    ),
+    Case(
+        "a configuration that is a folder",
+        lambda folder: {"MLGO_CONFIG": str(folder)},
+        "cannot read {folder}: Is a directory",
+    ),
+    Case(
+        "a word for yes or no",
+        lambda _: {"MLGO_IN_PROCESS": "no"},
+        "in-process: expected 0 or 1, found 'no'",
+    ),
+    Case(
+        "no model to compare",
+        lambda _: {"MLGO_KEEP_SMALLER": ","},
+        "keep-smaller: expected a model to compare with clang's own, found none",
+    ),
+    Case(
+        "too many models to compare",
+        lambda _: {"MLGO_KEEP_SMALLER": "inlining-for-size," * 64 + "none"},
+        "keep-smaller: expected at most 64 models, found 65",
+    ),
+    Case(
         "a named configuration that is not there",
         lambda folder: {"MLGO_CONFIG": f"{folder}/none.conf"},
         "cannot read {folder}/none.conf: No such file or directory",
@@ -171,6 +196,44 @@ def test_plain_clang_and_one_warning(
     done = driver.run("-O2", "-c", "f.c", cwd=work, settings=settings | {"MLGO_STRICT": "1"})
     assert (done.returncode, done.stderr.decode()) == (1, f"mlgo-cc: error: {message}\n")
     assert not (work / "f.o").exists()
+
+
+def test_a_configuration_file_by_default(driver: Driver, work: Path, tmp_path: Path) -> None:
+    """Where it is missing nothing is set; where it is there and cannot be opened, nobody knows."""
+    environment = {**driver.environment, "XDG_CONFIG_HOME": str(tmp_path), "MLGO_STRICT": "1"}
+    del environment["MLGO_CONFIG"]
+    bare = replace(driver, environment=environment)
+    assert bare.run("-O2", "-c", "f.c", cwd=work).returncode == 0
+    (tmp_path / "mlgo-gym").mkdir()
+    assert bare.run("-O2", "-c", "f.c", cwd=work).returncode == 0
+    path = tmp_path / "mlgo-gym" / "cc.conf"
+    path.symlink_to("cc.conf")
+    done = bare.run("-O2", "-c", "f.c", cwd=work)
+    words = f"cannot read {path}: Too many levels of symbolic links"
+    assert (done.returncode, done.stderr.decode()) == (1, f"mlgo-cc: error: {words}\n")
+
+
+def test_a_folder_with_the_name_of_a_shipped_model(driver: Driver, work: Path) -> None:
+    """It is taken, as in Python, but not silently."""
+    name = "inlining-for-size"
+    shutil.copytree(MODELS / "never", work / name)
+    words = (
+        f"model '{name}': expected one of that name, found a shipped model and '{name}' here, "
+        f"which './{name}' names"
+    )
+    for setting in ("MLGO_INLINING_MODEL", "MLGO_KEEP_SMALLER"):
+        settings = {setting: name}
+        done = driver.run("-O2", "-c", "f.c", cwd=work, settings=settings)
+        warning = f"mlgo-cc: warning: {words}; that is taken\n"
+        assert (done.returncode, done.stderr.decode()) == (0, warning)
+        strict = settings | {"MLGO_STRICT": "1"}
+        done = driver.run("-O2", "-c", "f.c", cwd=work, settings=strict)
+        assert (done.returncode, done.stderr.decode()) == (1, f"mlgo-cc: error: {words}\n")
+        done = driver.run("-E", "f.c", cwd=work, settings=strict)
+        assert (done.returncode, done.stderr) == (0, b"")
+        strict[setting] = f"./{name}"
+        done = driver.run("-O2", "-c", "f.c", cwd=work, settings=strict)
+        assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_an_unknown_option(driver: Driver, work: Path) -> None:
@@ -205,21 +268,42 @@ def test_no_clang_on_path(driver: Driver, work: Path, tmp_path: Path) -> None:
 
 def test_clang_is_asked_for_its_version_once(driver: Driver, work: Path, tmp_path: Path) -> None:
     """Until its file changes."""
-    count = tmp_path / "count"
-    program = tmp_path / "clang"
-    text = (
-        "#!/bin/sh\n"
-        f'case $1 in --version) echo x >> {count} ;; esac\nexec clang-22 "$@"\n'
-    )  # fmt: skip
+    program = shutil.copy(os.path.realpath(driver.clang), tmp_path / "clang")
+    kept = driver.program().parents[1] / "kept"
     settings = {"MLGO_CLANG": str(program), "MLGO_INLINING_MODEL": str(MODELS / "inliner")}
+    driver.run("--version", cwd=work)
+    known = set(kept.glob("clang-*"))
     for asked in (1, 2):
-        program.write_text(text)
-        program.chmod(0o755)
+        os.utime(program, (asked, asked))
         for _ in range(2):
-            done = driver.run("-O2", "-c", "f.c", cwd=work, settings=settings)
-            assert (done.returncode, done.stderr) == (0, b"")
-        assert count.read_text() == "x\n" * asked
-        text += "# changed\n"
+            driver.run("-O2", "-c", "f.c", cwd=work, settings=settings)
+        assert len(set(kept.glob("clang-*")) - known) == asked
+
+
+def test_a_script_in_clangs_place_is_asked_each_time(
+    driver: Driver, work: Path, tmp_path: Path
+) -> None:
+    """What it starts, and with which options, its file does not tell."""
+    program, options, version = (tmp_path / each for each in ("clang", "options", "version"))
+    program.write_text(
+        f'#!/bin/sh\ncase $1 in --version) echo "clang version $(cat {version})" ;;\n'
+        f'*) exec clang-22 $(cat {options}) "$@" ;; esac\n'
+    )
+    program.chmod(0o755)
+    version.write_text("22.1.8")
+    settings = {"MLGO_CLANG": str(program), "MLGO_INLINING_MODEL": str(MODELS / "inliner")}
+    prints = []
+    for text in ("", "-fstack-protector-all", ""):
+        options.write_text(text)
+        for folder in (work, tmp_path):
+            done = driver.run("--mlgo-fingerprint", cwd=folder, settings=settings)
+            assert done.returncode == 0
+            prints.append(done.stdout)
+    assert prints[0] == prints[1] == prints[4] != prints[2] == prints[3]
+    version.write_text("18.0.0")
+    done = driver.run("-O2", "-c", "f.c", cwd=work, settings=settings)
+    words = f"clang: expected version 19 or newer, found 18 in '{program}'; compiled by plain clang"
+    assert (done.returncode, done.stderr.decode()) == (0, f"mlgo-cc: warning: {words}\n")
 
 
 @pytest.mark.e2e

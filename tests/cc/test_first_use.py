@@ -240,3 +240,54 @@ def test_where_the_driver_is_made(tmp_path: Path, variables: dict[str, str], fol
         check=True,
     )  # fmt: skip
     assert f" {folder}/cc-" in done.stderr
+
+
+SHIFTED = r"""
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int fstatat(int folder, const char *path, struct stat *about, int flags) {
+  int status = syscall(SYS_newfstatat, folder, path, about, flags);
+  const char *end = strstr(path, "/cc/native");
+  if (!status && end && !end[strlen("/cc/native")])
+    about->st_mtim.tv_sec += 1000000000;
+  return status;
+}
+int stat(const char *path, struct stat *about) { return fstatat(AT_FDCWD, path, about, 0); }
+"""
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_where_a_library_shifts_the_times_of_files(
+    driver: Driver, work: Path, tmp_path: Path, never: bytes, *, is_new: bool
+) -> None:
+    """As libfaketime does: the driver is not made again and again."""
+    library = tmp_path / "shifted.so"
+    (tmp_path / "shifted.c").write_text(SHIFTED)
+    subprocess.run(
+        [driver.clang, "-shared", "-fPIC", tmp_path / "shifted.c", "-o", library], check=True
+    )
+    if is_new:
+        driver = elsewhere(driver, tmp_path / "new")
+    else:
+        inode = driver.program().stat().st_ino
+    done = subprocess.run(
+        driver.command("-O2", "-c", "f.c"),
+        env={**driver.environment, **NEVER, "LD_PRELOAD": str(library)},
+        cwd=work, capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (work / "f.o").read_bytes() == never
+    if not is_new:
+        assert driver.program().stat().st_ino == inode
+
+
+def test_a_folder_whose_name_has_a_percent_sign(
+    driver: Driver, work: Path, tmp_path: Path, never: bytes
+) -> None:
+    """Clang makes names of temporary files of it."""
+    there = elsewhere(driver, tmp_path / "a%b%%c")
+    assert compile_file(there, work, NEVER) == (never, b"")

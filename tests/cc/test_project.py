@@ -260,6 +260,55 @@ def test_the_object_is_named_in_a_response_file(driver: Driver, sources: Path, t
 
 
 @pytest.mark.e2e
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--include-directory . -c a.cpp -o a.o",
+        "--define-macro X=1 --std c++20 -c a.cpp -o a.o",
+        "-w -framework X -Xarch_host -DX=1 -c a.cpp -o a.o",
+        "--language c++ -c a.asm -o a.o",
+        "-x c++ -c a.asm -o a.o",
+        "@marked.rsp",
+        "@little.rsp",
+        "@big.rsp",
+    ],
+)
+def test_an_object_is_named_as_clang_names_it(driver: Driver, sources: Path, line: str) -> None:
+    project = {"MLGO_PROJECT": str(written(sources, *SHARED)), "MLGO_STRICT": "1"}
+    (sources / "a.asm").write_text(FIRST)
+    text = '-DX="\U0001f600 \u00fc" -c a.cpp -o a.o'
+    (sources / "marked.rsp").write_text(text, encoding="utf-8-sig")
+    (sources / "little.rsp").write_text(f"\ufeff{text}", encoding="utf-16-le")
+    (sources / "big.rsp").write_text(f"\ufeff{text}", encoding="utf-16-be")
+    done = driver.run("-Oz", *line.split(), cwd=sources, cxx=True, settings=project)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert ONCE not in visible(sources / "a.o")
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("-c a.cpp b.cpp", "expected one input, found 2"),
+        ("@/dev/stdin", "a response file is a pipe or a device"),
+    ],
+)
+def test_an_object_whose_name_is_not_known(
+    driver: Driver, sources: Path, line: str, reason: str
+) -> None:
+    settings = {"MLGO_PROJECT": str(written(sources, *SHARED))}
+    command, stdin = ("-O0", *line.split()), b"-c a.cpp -o a.o"
+    done = driver.run(*command, cwd=sources, cxx=True, stdin=stdin, settings=settings)
+    words = f"project: {reason}"
+    warning = f"mlgo-c++: warning: {words}; compiled without the project file\n"
+    assert (done.returncode, done.stderr.decode()) == (0, warning)
+    assert ONCE in visible(sources / "a.o")
+    strict = settings | {"MLGO_STRICT": "1"}
+    done = driver.run(*command, cwd=sources, cxx=True, stdin=stdin, settings=strict)
+    assert (done.returncode, done.stderr.decode()) == (1, f"mlgo-c++: error: {words}\n")
+
+
+@pytest.mark.e2e
 def test_a_model_and_the_smallest_object_go_with_a_project(driver: Driver, sources: Path) -> None:
     project = {"MLGO_PROJECT": str(written(sources, *SHARED)), "MLGO_STRICT": "1"}
     model = {"MLGO_INLINING_MODEL": str(MODELS / "inliner")}

@@ -20,6 +20,9 @@ UNTOLD = (
 NEVER = {"MLGO_INLINING_MODEL": str(MODELS / "never")}
 DEFAULT = {"MLGO_INLINING_MODEL": str(MODELS / "default")}
 
+OF_OTHERS = UNTOLD.replace("found none", "found another text")
+PROJECT = "mlgo-gym project 1\ntarget t\nobject f.o\nend\n"
+
 Compile = Callable[[Mapping[str, str]], tuple[int, str, bytes]]
 
 
@@ -73,3 +76,38 @@ def test_untold_it_is_a_warning_and_with_strict_an_error(compile_cached: Compile
     assert (status, bool(made)) == (0, True)
     assert f"mlgo-cc: warning: {UNTOLD}" in said
     assert compile_cached(DEFAULT)[2] == made  # of another model: what the warning says
+
+
+def test_a_text_that_is_not_the_fingerprint(
+    compile_cached: Compile, driver: Driver, tmp_path: Path
+) -> None:
+    own = fingerprint(driver, NEVER, tmp_path)
+    both = {**NEVER, "MLGO_REGALLOC_MODEL": str(MODELS / "lowest_density")}
+    more, other = (fingerprint(driver, each, tmp_path) for each in (both, DEFAULT))
+    assert more.startswith(own)
+    for text in ("1", other, more, f"x{own}", own.removesuffix(own[-9:])):
+        status, said, _ = compile_cached({**NEVER, "MLGO_STRICT": "1", BUSTER: text})
+        assert status != 0
+        assert f"mlgo-cc: error: {OF_OTHERS}" in said
+    for text in (own, own.removesuffix("\n"), other + own, own + other):
+        status, said, _ = compile_cached({**NEVER, "MLGO_STRICT": "1", BUSTER: text})
+        assert (status, said) == (0, "")
+
+
+def test_a_project_file_tells_objects_of_one_source_apart(
+    compile_cached: Compile, driver: Driver, tmp_path: Path
+) -> None:
+    """As sccache cannot: it is an error, or the object is made without the project file."""
+    project = tmp_path / "project.txt"
+    project.write_text(PROJECT)
+    settings = {"MLGO_PROJECT": str(project)}
+    settings[BUSTER] = fingerprint(driver, settings, tmp_path)
+    words = (
+        "sccache: expected no project file, which may tell the objects of one source apart, "
+        "as sccache does not; ccache does"
+    )
+    status, said, _ = compile_cached(settings | {"MLGO_STRICT": "1"})
+    assert (status != 0, f"mlgo-cc: error: {words}" in said) == (True, True)
+    status, said, _ = compile_cached(settings)
+    warning = f"mlgo-cc: warning: {words}; compiled without the project file\n"
+    assert (status, said) == (0, warning)

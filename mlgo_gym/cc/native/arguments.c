@@ -40,25 +40,48 @@ static const char *const NO_CODE[] = {
 static const char *const NO_CODE_PREFIXES[] = {"-print-", "--print-", "--autocomplete"};
 /* With one of these nothing is linked. */
 static const char *const NO_LINK[] = {"-c", "--compile", "-S", "--assemble", "-emit-llvm"};
-/* The word behind one of these is its value. */
+/* The word behind one of these is its value: clang's options of the kinds Separate and
+ * JoinedOrSeparate (clang/Options/Options.td). */
 static const char *const VALUED[] = {
-    "-o",       "--output",    "-MF",       "-MT",            "-MQ",     "-MJ",
-    "-dumpdir", "-Xclang",     "-Xlinker",  "-Xassembler",    "-mllvm",  "-Xpreprocessor",
-    "-include", "-imacros",    "-I",        "-D",             "-U",      "-L",
-    "-isystem", "-iquote",     "-idirafter", "-T",            "-z",      "-u",
-    "-e",       "-target",     "--param",    "-isysroot",     "--sysroot", "-arch",
-    "-A", "-B", "-F", "-G", "-l", "-b", "-rpath", "-undefined", "--include", "--imacros",
-    "--serialize-diagnostics", "-serialize-diagnostics", "-working-directory", "-resource-dir",
-    "-include-pch", "-ivfsoverlay", "-vfsoverlay", "--vfsoverlay", "-iprefix", "-iwithprefix",
-    "-iwithprefixbefore", "-iwithsysroot", "-iframework", "-iframeworkwithsysroot", "-imultilib",
-    "-isystem-after", "-cxx-isystem", "-stdlib++-isystem", "-iapinotes-modules", "-mthread-model",
-    "-ftrapv-handler", "-fdebug-compilation-dir", "-fmodules-user-build-path", "-filelist",
-    "-dependency-file", "-dependency-dot", "-gen-cdb-fragment-path", "-ccc-gcc-name",
-    "-ccc-install-dir", "-Xanalyzer", "-Xclangas", "-Xarch_device", "-Xarch_host",
-    "-Xopenmp-target", "-Xcuda-ptxas", "-Xcuda-fatbinary", "-Xoffload-linker", "-mmlir",
+    "--CLASSPATH", "--analyzer-output", "--assert", "--bootclasspath", "--classpath", "--config",
+    "--define-macro", "--dyld-prefix", "--encoding", "--extdirs", "--for-linker", "--force-link",
+    "--imacros", "--include", "--include-directory", "--include-directory-after",
+    "--include-prefix", "--include-with-prefix", "--include-with-prefix-after",
+    "--include-with-prefix-before", "--language", "--library-directory", "--mhwdiv",
+    "--no-system-header-prefix", "--output", "--output-class-directory", "--param", "--prefix",
+    "--print-file-name", "--print-prog-name", "--resource", "--rtlib", "--serialize-diagnostics",
+    "--specs", "--std", "--stdlib", "--sysroot", "--system-header-prefix", "--undefine-macro",
+    "--vfsoverlay", "-A", "-B", "-D", "-F", "-G", "-I", "-L", "-MF", "-MJ", "-MQ", "-MT", "-T",
+    "-U", "-V", "-Xanalyzer", "-Xarch_device", "-Xarch_host", "-Xassembler", "-Xclang",
+    "-Xclangas", "-Xcuda-fatbinary", "-Xcuda-ptxas", "-Xlinker", "-Xmicrosoft-visualc-tools-root",
+    "-Xmicrosoft-visualc-tools-version", "-Xmicrosoft-windows-sdk-root",
+    "-Xmicrosoft-windows-sdk-version", "-Xmicrosoft-windows-sys-root", "-Xopenmp-target",
+    "-Xpreprocessor", "-Zlinker-input", "-alias_list", "-allowable_client", "-arch", "-arch_only",
+    "-b", "-bundle_loader", "-ccc-gcc-name", "-ccc-install-dir", "-client_name",
+    "-compatibility_version", "-current_version", "-cxx-isystem", "-darwin-target-variant",
+    "-darwin-target-variant-triple", "-dependency-dot", "-dependency-file", "-dsym-dir",
+    "-dumpdir", "-dylib_file", "-dylinker_install_name", "-e", "-exported_symbols_list",
+    "-fdebug-compilation-dir", "-fexperimental-openacc-macro-override", "-filelist",
+    "-fmodule-implementation-of", "-fmodules-user-build-path", "-fnew-alignment", "-force_load",
+    "-framework", "-ftrapv-handler", "-gen-cdb-fragment-path", "-hlsl-entry", "-iapinotes-modules",
+    "-idirafter", "-iframework", "-iframeworkwithsysroot", "-imacros", "-image_base", "-imultilib",
+    "-include", "-include-pch", "-init", "-install_name", "-interface-stub-version=", "-iprefix",
+    "-iquote", "-isysroot", "-isystem", "-isystem-after", "-ivfsoverlay", "-iwithprefix",
+    "-iwithprefixbefore", "-iwithsysroot", "-l", "-lazy_framework", "-lazy_library", "-meabi",
+    "-mllvm", "-mmlir", "-module-dependency-dir", "-mthread-model", "-multiply_defined",
+    "-multiply_defined_unused", "-o", "-object-file-name", "-pagezero_size", "-read_only_relocs",
+    "-reexport_framework", "-reexport_library", "-resource-dir", "-rpath", "-seg1addr",
+    "-seg_addr_table", "-seg_addr_table_filename", "-segs_read_only_addr", "-segs_read_write_addr",
+    "-serialize-diagnostics", "-specs", "-stdlib++-isystem", "-sub_library", "-sub_umbrella",
+    "-target", "-u", "-umbrella", "-undefined", "-unexported_symbols_list", "-validator-version",
+    "-vfsoverlay", "-weak_framework", "-weak_library", "-weak_reference_mismatches",
+    "-working-directory", "-x", "-z",
 };
+/* So is the word behind one that begins so: JoinedAndSeparate. */
+static const char *const VALUED_PREFIXES[] = {"-Xarch_", "-Xoffload-linker", "-Xopenmp-target="};
 /* Options with the name of a file directly behind them. */
 static const char *const JOINED[] = {"-o", "--output=", "-MF", "-MJ"};
+#define LANGUAGE "--language"
 /* What these name may be a pipe today, and a file in the next call. */
 static const char *const STREAMS[] = {"/dev/std", "/dev/fd/", "/proc/"};
 /* Somebody else has an advisor of their own; with a channel it is a driver that started clang, which
@@ -119,6 +142,7 @@ struct seen {
   bool compiles, has_source, links_lto, is_thin, is_lld, no_code, has_channel, reads_stdin;
   bool runs_once, is_unseen, expects_value, has_vocabulary;
   bool makes_object, makes_none, is_assembly;
+  const char *language; /* of the inputs that follow; or NULL where their names tell */
   const char *obstacle, *repeated; /* to comparing the object; to compiling it twice */
   const char *advisor; /* an option of LLVM's by which somebody else advises */
   const char *option; /* whose value comes next */
@@ -138,6 +162,13 @@ static bool is_among(const char *argument, const char *const *words, size_t coun
   return false;
 }
 
+static bool begins_with(const char *argument, const char *const *prefixes, size_t count) {
+  for (size_t index = 0; index < count; ++index)
+    if (has_prefix(argument, prefixes[index]))
+      return true;
+  return false;
+}
+
 static bool is_source(const char *argument) {
   const char *dot = strrchr(argument, '.');
   return dot && is_among(dot + 1, SOURCES, COUNT(SOURCES));
@@ -151,11 +182,9 @@ bool is_null_device(const char *path) {
 /* Whether what is read or written there is gone afterwards: a pipe, a socket, a terminal. */
 static bool is_stream(const char *path) {
   struct stat about;
-  for (size_t index = 0; index < COUNT(STREAMS); ++index)
-    if (has_prefix(path, STREAMS[index]))
-      return true;
-  return !stat(path, &about) && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode) &&
-         !is_null_device(path);
+  return begins_with(path, STREAMS, COUNT(STREAMS)) ||
+         (!stat(path, &about) && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode) &&
+          !is_null_device(path));
 }
 
 static bool names_stream(const char *argument) {
@@ -169,7 +198,7 @@ static bool names_stream(const char *argument) {
 
 static void look_at(const char *argument, struct seen *seen);
 
-static char *read_whole(const char *path) {
+static char *read_whole(const char *path, size_t *size) {
   struct stat about;
   int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   bool is_open = file >= 0 && !fstat(file, &about) && S_ISREG(about.st_mode);
@@ -180,6 +209,49 @@ static char *read_whole(const char *path) {
     used += length;
   if (file >= 0)
     close(file);
+  *size = (size_t)used;
+  return text;
+}
+
+#define MARK_BYTES 3 /* of UTF-8, in front of a text */
+
+static char *put_utf8(char *to, uint32_t code) {
+  int more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+  *to++ = (char)(more ? (0xf00 >> (more + 1) & 0xf0) | code >> 6 * more : code);
+  while (more--)
+    *to++ = (char)(0x80 | (code >> 6 * more & 0x3f));
+  return to;
+}
+
+/* UTF-16 as UTF-8, without the mark in front, which tells the order of bytes. */
+static char *utf8_of(const uint8_t *text, size_t size) {
+  bool is_big = text[0] == 0xfe;
+  char *all = calloc(size / 2 * 3 + 1, 1), *to = all;
+  for (size_t at = 2; all && at + 1 < size; at += 2) {
+    uint32_t code = (uint32_t)(text[at + !is_big] << 8 | text[at + is_big]);
+    if (code >= 0xd800 && code < 0xdc00 && at + 3 < size) { /* the first half of a pair */
+      at += 2;
+      code = 0x10000 + ((code - 0xd800) << 10) +
+             ((uint32_t)(text[at + !is_big] << 8 | text[at + is_big]) - 0xdc00);
+    }
+    to = put_utf8(to, code);
+  }
+  return all;
+}
+
+/* A response file, which may begin with a mark of its encoding, as clang reads it. */
+static char *read_response(const char *path) {
+  size_t size;
+  char *text = read_whole(path, &size);
+  if (!text)
+    return NULL;
+  if (size >= 2 && (!memcmp(text, "\xff\xfe", 2) || !memcmp(text, "\xfe\xff", 2))) {
+    char *all = utf8_of((const uint8_t *)text, size);
+    free(text);
+    return all;
+  }
+  if (size >= MARK_BYTES && !memcmp(text, "\xef\xbb\xbf", MARK_BYTES))
+    memmove(text, text + MARK_BYTES, size - MARK_BYTES + 1);
   return text;
 }
 
@@ -209,7 +281,7 @@ static void look_into(const char *path, struct seen *seen) {
     seen->runs_once = seen->is_unseen = true;
     return;
   }
-  char *text = seen->depth < 8 ? read_whole(path) : NULL;
+  char *text = seen->depth < 8 ? read_response(path) : NULL;
   ++seen->depth;
   char *rest = text; /* which stays: what was seen points into it */
   for (char *word = text ? next_argument(&rest) : NULL; word; word = next_argument(&rest))
@@ -237,16 +309,26 @@ static const char *name_of(const struct seen *seen) {
   return text;
 }
 
+static const char *several_inputs(const struct seen *seen) {
+  char *text = NULL;
+  if (asprintf(&text, "expected one input, found %zu", seen->input_count) < 0)
+    abort();
+  return text;
+}
+
+/* Why the object that a compilation makes is not known; or NULL. */
+static const char *reason_unnamed(const struct seen *seen) {
+  if (makes_objects(seen))
+    return seen->input_count > 1 ? several_inputs(seen) : NULL;
+  return seen->is_unseen ? "a response file is a pipe or a device" : NULL;
+}
+
 /* Why objects that come out cannot be compiled again and compared; or NULL. */
 static const char *obstacle_of(const struct seen *seen) {
-  char *text = NULL;
   if (!seen->makes_object || seen->makes_none || !seen->input_count)
     return NULL;
-  if (seen->input_count > 1) {
-    if (asprintf(&text, "expected one input, found %zu", seen->input_count) < 0)
-      abort();
-    return text;
-  }
+  if (seen->input_count > 1)
+    return several_inputs(seen);
   if (seen->is_assembly)
     return NULL;
   if (seen->links_lto)
@@ -274,31 +356,42 @@ static void look_for_more(const char *argument, struct seen *seen) {
       seen->repeated = REPEATED[index];
 }
 
+static void set_language(const char *language, struct seen *seen) {
+  seen->language = strcmp(language, "none") ? strdup(language) : NULL;
+}
+
+static void add_input(const char *argument, struct seen *seen) {
+  const char *dot = strrchr(argument, '.');
+  ++seen->input_count;
+  seen->input = strdup(argument);
+  seen->is_assembly |= seen->language ? has_prefix(seen->language, "assembler")
+                                      : dot && is_among(dot + 1, ASSEMBLY, COUNT(ASSEMBLY));
+}
+
 static void look_for_files(const char *argument, bool is_value, struct seen *seen) {
   const char *option = seen->option;
   seen->option = argument;
   if (is_value) {
     if (!strcmp(option, "-o") || !strcmp(option, "--output"))
       seen->output = strdup(argument);
+    else if (!strcmp(option, "-x") || !strcmp(option, LANGUAGE))
+      set_language(argument, seen);
     else if (!strcmp(option, "-mllvm") ||
              (!strcmp(option, "-Xclang") && !has_prefix(argument, EMBED_BITCODE)))
       look_for_more(argument, seen); /* a front end that embeds bitcode takes all else */
     return;
   }
-  if (option && !strcmp(option, "-x")) {
-    seen->is_assembly = has_prefix(argument, "assembler");
-    return;
-  }
   if (argument[0] != '-' || !argument[1]) {
-    const char *dot = strrchr(argument, '.');
-    seen->input_count += argument[0] != '@';
-    seen->input = argument[0] == '@' ? seen->input : strdup(argument);
-    seen->is_assembly |= dot && is_among(dot + 1, ASSEMBLY, COUNT(ASSEMBLY));
-  } else if (has_prefix(argument, "--output="))
+    if (argument[0] != '@')
+      add_input(argument, seen);
+  } else if (has_prefix(argument, LANGUAGE "="))
+    set_language(argument + strlen(LANGUAGE "="), seen);
+  else if (has_prefix(argument, "-x"))
+    set_language(argument + strlen("-x"), seen);
+  else if (has_prefix(argument, "--output="))
     seen->output = strdup(argument + strlen("--output="));
   else if (has_prefix(argument, "-o") && argument[2] && !has_prefix(argument, "-objc"))
     seen->output = strdup(argument + 2);
-  seen->is_assembly |= has_prefix(argument, "-xassembler");
   seen->makes_object |= !strcmp(argument, "-c") || !strcmp(argument, "--compile");
   seen->makes_none |= is_among(argument, NO_OBJECT, COUNT(NO_OBJECT));
   look_for_more(argument, seen);
@@ -307,7 +400,9 @@ static void look_for_files(const char *argument, bool is_value, struct seen *see
 static void look_at(const char *argument, struct seen *seen) {
   bool is_value = seen->expects_value;
   look_for_files(argument, is_value, seen);
-  seen->expects_value = !is_value && is_among(argument, VALUED, COUNT(VALUED));
+  seen->expects_value =
+      !is_value && (is_among(argument, VALUED, COUNT(VALUED)) ||
+                    begins_with(argument, VALUED_PREFIXES, COUNT(VALUED_PREFIXES)));
   seen->runs_once |= names_stream(argument);
   seen->has_channel |= strstr(argument, CHANNEL) != NULL;
   for (size_t index = 0; index < COUNT(ADVISORS); ++index)
@@ -318,15 +413,14 @@ static void look_at(const char *argument, struct seen *seen) {
   if (is_value)
     return;
   seen->no_code |= is_among(argument, NO_CODE, COUNT(NO_CODE));
-  for (size_t index = 0; index < COUNT(NO_CODE_PREFIXES); ++index)
-    seen->no_code |= has_prefix(argument, NO_CODE_PREFIXES[index]);
+  seen->no_code |= begins_with(argument, NO_CODE_PREFIXES, COUNT(NO_CODE_PREFIXES));
   if (argument[0] == '@')
     look_into(argument + 1, seen);
   else if (!strcmp(argument, "-"))
     seen->has_source = seen->reads_stdin = true;
   else if (is_among(argument, NO_LINK, COUNT(NO_LINK)))
     seen->compiles = true;
-  else if (has_prefix(argument, "-x"))
+  else if (has_prefix(argument, "-x") || has_prefix(argument, LANGUAGE))
     seen->has_source = true;
   else if (!strcmp(argument, "-flto") || has_prefix(argument, "-flto=")) {
     seen->links_lto = true;
@@ -352,6 +446,7 @@ struct plan plan_of(const struct settings *settings) {
                       .repeated = seen.repeated,
                       .input = seen.input,
                       .named = name_of(&seen),
+                      .unnamed = reason_unnamed(&seen),
                       .obstacle = obstacle_of(&seen),
                       .shared.file = -1};
   plan.object = plan.obstacle ? NULL : plan.named;

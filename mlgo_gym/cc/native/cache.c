@@ -1,10 +1,11 @@
 /* Which clang it is. As clang-KEY there is kept its major version, and "inside" where a library that is
  * preloaded sees what clang writes; KEY stands for the program's file as it is: device, inode, size, time
- * stamps. */
+ * stamps. A script's file does not tell which clang it starts, and how: it is asked each time. */
 #define _GNU_SOURCE
 #include "project.h"
 #include "traces.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -42,22 +43,57 @@ const char *python_path(void) {
   return access(beside, X_OK) ? MLGO_PYTHON : beside;
 }
 
-/* Of a file as it is. Nobody can set the time of its last change, which the other time stamp is not. */
-static bool file_key(char *key, const char *path) {
+/* A file as it is. Nobody can set the time of its last change, which the other time stamp is not. */
+static bool add_facts(struct digest *digest, const char *path) {
   struct stat about;
-  struct digest digest;
-  uint8_t result[DIGEST_BYTES];
   if (stat(path, &about))
     return false;
   uint64_t facts[] = {(uint64_t)about.st_dev,          (uint64_t)about.st_ino,
                       (uint64_t)about.st_size,         (uint64_t)about.st_mtim.tv_sec,
                       (uint64_t)about.st_mtim.tv_nsec, (uint64_t)about.st_ctim.tv_sec,
                       (uint64_t)about.st_ctim.tv_nsec};
+  add_to_digest(digest, facts, sizeof facts);
+  return true;
+}
+
+static bool file_key(char *key, const char *path) {
+  struct digest digest;
+  uint8_t result[DIGEST_BYTES];
   begin_digest(&digest);
-  add_to_digest(&digest, facts, sizeof facts);
+  bool is_good = add_facts(&digest, path);
   end_digest(&digest, result);
   write_hex(key, result, KEY_BYTES);
-  return true;
+  return is_good;
+}
+
+static bool is_script(const char *path) {
+  char start[SELFMAG] = "";
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  bool is_elf = file >= 0 && read(file, start, sizeof start) == sizeof start &&
+                !memcmp(start, ELFMAG, SELFMAG);
+  if (file >= 0)
+    close(file);
+  return !is_elf;
+}
+
+/* What a script makes of a command line: the program that it starts in the end, and the options. */
+static void script_key(char *key, const char *path) {
+  static char text[1 << 16];
+  struct digest digest;
+  uint8_t result[DIGEST_BYTES];
+  char *command[] = {(char *)path, (char *)"-###", (char *)"-ffile-compilation-dir=/", (char *)"-c",
+                     (char *)"-x", (char *)"c", (char *)"/dev/null", (char *)"-o",
+                     (char *)"/dev/null", NULL};
+  ask(command, NULL, text, sizeof text);
+  begin_digest(&digest);
+  add_facts(&digest, path);
+  add_to_digest(&digest, text, strlen(text));
+  char *job = strstr(text, "\n \""), *program = job ? job + strlen("\n \"") : text;
+  program[strcspn(program, "\"")] = 0;
+  if (job)
+    add_facts(&digest, program);
+  end_digest(&digest, result);
+  write_hex(key, result, KEY_BYTES);
 }
 
 /* A program other than the script that started this one, which may be called clang, too. */
@@ -226,7 +262,7 @@ static bool ask_version(struct clang *clang, char *text, size_t size, bool *is_k
 
 bool check_clang(struct clang *clang, struct message *message) {
   char key[KEY_DIGITS + 1], name[64], text[512] = "";
-  bool has_key = file_key(key, clang->path), is_known;
+  bool has_key = !is_script(clang->path) && file_key(key, clang->path), is_known;
   snprintf(name, sizeof name, "clang-%s", has_key ? key : "");
   if (!has_key || !read_kept(name, text, sizeof text)) {
     if (!ask_version(clang, text, sizeof text, &is_known, message))
@@ -243,51 +279,76 @@ bool check_clang(struct clang *clang, struct message *message) {
   return clang->version >= MINIMUM_CLANG;
 }
 
-static bool print_policy(const struct settings *settings, const struct clang *clang,
+static bool print_policy(FILE *to, const struct settings *settings, const struct clang *clang,
                          enum problem problem, struct message *message) {
   int file;
   const struct mlgo_policy *policy = load_policy(settings, clang, problem, &file, message);
   if (policy)
-    printf("%s %s %zu\n", PROBLEMS[problem].name, policy->sha256, policy->decision);
+    fprintf(to, "%s %s %zu\n", PROBLEMS[problem].name, policy->sha256, policy->decision);
   return policy != NULL;
 }
 
 /* Of which the smallest object is kept. */
-static bool print_models(const struct settings *settings, const struct clang *clang,
+static bool print_models(FILE *to, const struct settings *settings, const struct clang *clang,
                          struct message *message) {
   const char *models[MOST_MODELS];
   size_t count = models_to_compare(settings, models);
   bool is_good = true;
-  printf("keep-smaller\n");
+  fprintf(to, "keep-smaller\n");
   for (size_t index = 0; index < count && is_good; ++index) {
     struct settings one = *settings;
     take_model(&one, models[index]);
-    is_good = !one.models[INLINING] || print_policy(&one, clang, INLINING, message);
+    is_good = !one.models[INLINING] || print_policy(to, &one, clang, INLINING, message);
   }
   return is_good;
 }
 
-bool print_fingerprint(const struct settings *settings, const struct clang *clang,
-                       struct message *message) {
+static bool print_project(FILE *to, const char *project, const char *object,
+                          struct message *message) {
+  char digest[2 * DIGEST_BYTES + 1];
+  if (!digest_of_project(project, digest, message))
+    return false;
+  fprintf(to, "project %s\n", digest);
+  if (object && digest_of_object(project, object, digest, message))
+    fprintf(to, "object %s\n", digest);
+  return true;
+}
+
+static bool print_fingerprint(FILE *to, const struct settings *settings, const struct clang *clang,
+                              const char *object, struct message *message) {
   char key[KEY_DIGITS + 1] = "";
-  file_key(key, clang->path);
-  printf("mlgo-cc %s\nclang %d %s\n", MLGO_VERSION, clang->version, key);
+  if (is_script(clang->path))
+    script_key(key, clang->path);
+  else
+    file_key(key, clang->path);
+  fprintf(to, "mlgo-cc %s\nclang %d %s\n", MLGO_VERSION, clang->version, key);
   if (settings->threshold)
-    printf("size-increase-threshold %s\n", settings->threshold);
+    fprintf(to, "size-increase-threshold %s\n", settings->threshold);
   if (settings->traces) {
     char traces[2 * DIGEST_BYTES + 1];
     if (!digest_of_traces(settings, traces, message))
       return false;
-    printf("traces %s\n", traces);
+    fprintf(to, "traces %s\n", traces);
   }
-  if (settings->project) {
-    char project[2 * DIGEST_BYTES + 1];
-    if (!digest_of_project(settings->project, project, message))
-      return false;
-    printf("project %s\n", project);
-  }
+  if (settings->project && !print_project(to, settings->project, object, message))
+    return false;
   for (enum problem problem = 0; problem < PROBLEM_COUNT; ++problem)
-    if (settings->models[problem] && !print_policy(settings, clang, problem, message))
+    if (settings->models[problem] && !print_policy(to, settings, clang, problem, message))
       return false;
-  return !settings->keep_smaller || print_models(settings, clang, message);
+  return !settings->keep_smaller || print_models(to, settings, clang, message);
+}
+
+char *fingerprint_of(const struct settings *settings, const struct clang *clang, const char *object,
+                     struct message *message) {
+  char *text = NULL;
+  size_t size;
+  FILE *to = open_memstream(&text, &size);
+  if (!to)
+    abort();
+  bool is_good = print_fingerprint(to, settings, clang, object, message);
+  fclose(to);
+  if (is_good)
+    return text;
+  free(text);
+  return NULL;
 }

@@ -5,7 +5,7 @@
  *   digest.c     BLAKE2b
  *   kept.c       the files that are kept between compilations, and why they may be trusted
  *   cache.c      which clang it is, and its version
- *   ccache.c     whether ccache knows of the model
+ *   ccache.c     whether ccache or sccache knows what decides the code
  *   model.c      the policy of a model's files
  *   policy.c     a policy bound to what LLVM says it sends
  *   call_site.c  the call that LLVM asks about, where this process is LLVM's
@@ -106,6 +106,7 @@ struct plan {
   const char *advisor; /* an option by which the command line has another advisor; or NULL */
   const char *input;  /* the one that it comes of */
   const char *named;  /* the object of one input, whether or not it can be compared; or NULL */
+  const char *unnamed; /* why the object of a compilation is not known; or NULL */
   struct shared shared;
 };
 
@@ -127,7 +128,10 @@ bool read_settings(struct settings *settings, int argc, char **argv, struct mess
 void print_help(void);
 /* Writes the names of the models that ship, with commas between them. */
 void name_shipped(char *text, size_t size);
-/* The models whose objects are compared with clang's own; the result is how many. */
+/* Whether something else is here under the name of a shipped model, in whose place it is taken. */
+bool hides_shipped(const char *model);
+/* The models whose objects are compared with clang's own, the first of them; the result is how many,
+ * which `read_settings` has seen to be no more than there is room for. */
 #define MOST_MODELS 64
 size_t models_to_compare(const struct settings *settings, const char **models);
 /* Lets one of them answer. */
@@ -181,12 +185,18 @@ bool check_nesting(struct clang *clang, struct message *message);
 struct preload;
 int run(char *const *command, const struct preload *preload, int output, int errors);
 int ask(char *const *command, const struct preload *preload, char *text, size_t size);
-/* False where ccache or sccache started this and gives back objects of other models (ccache.c). */
-bool check_compiler_cache(struct message *message);
-/* Prints what decides the code besides the sources; false where a policy cannot be loaded. */
-bool print_fingerprint(const struct settings *settings, const struct clang *clang,
-                       struct message *message);
+/* What decides the code besides the sources, for an object or NULL for any; NULL with a message where a
+ * policy cannot be loaded. */
+char *fingerprint_of(const struct settings *settings, const struct clang *clang, const char *object,
+                     struct message *message);
 const char *python_path(void);
+
+/* ccache.c */
+/* Where ccache asks for a fingerprint, adds what it compiles; false where that cannot be read. */
+bool take_cached_arguments(int *argc, char ***argv, struct message *message);
+/* False where ccache or sccache started this and gives back objects of other models. */
+bool check_compiler_cache(const struct settings *settings, const struct clang *clang,
+                          bool has_project, struct message *message);
 
 /* model.c */
 /* The file that it was loaded from stays open: under its number another would be taken for it. */

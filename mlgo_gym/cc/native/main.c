@@ -13,12 +13,16 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #ifndef MLGO_NATIVE
 #error "MLGO_NATIVE is the folder of these files, and MLGO_NATIVE_S the time of its last change"
 #endif
+
+#define RENEWED "MLGO_RENEWED"
+#define WITHOUT_PROJECT "; compiled without the project file"
 
 const char *program = "mlgo-cc";
 
@@ -78,9 +82,12 @@ static void open_standard_streams(void) {
 /* For a compiler cache, which keeps nothing where this fails. */
 static int fingerprint(const struct settings *settings, struct clang *clang, bool is_usable,
                        struct message *message) {
-  if (is_usable && check_cache(message) && check_clang(clang, message) &&
-      print_fingerprint(settings, clang, message))
-    return 0;
+  struct plan plan = plan_of(settings);
+  char *text = NULL;
+  if (is_usable && check_cache(message) && check_clang(clang, message))
+    text = fingerprint_of(settings, clang, plan.named, message);
+  if (text)
+    return printf("%s", text) < 0;
   say("error", message->text, "");
   return 1;
 }
@@ -130,23 +137,58 @@ static bool open_project(const struct settings *settings, const struct clang *cl
              "library, which can be preloaded, found '%.600s'", clang->path);
   if (is_good || settings->is_strict)
     return is_good;
-  say("warning", message->text, "; compiled without the project file");
+  say("warning", message->text, WITHOUT_PROJECT);
   plan->shared.file = -1;
   return true;
 }
 
-/* Where mlgo_gym has been installed again since this was made, has the script make it anew. */
+/* A model that is taken in place of a shipped one of the same name; or NULL. */
+static const char *find_hiding(const struct settings *settings) {
+  const char *models[MOST_MODELS + PROBLEM_COUNT];
+  size_t count = settings->keep_smaller ? models_to_compare(settings, models) : 0;
+  for (enum problem problem = 0; problem < PROBLEM_COUNT; ++problem)
+    models[count++] = settings->models[problem];
+  for (size_t index = 0; index < count; ++index)
+    if (hides_shipped(models[index]))
+      return models[index];
+  return NULL;
+}
+
+static bool check_names(const struct settings *settings) {
+  struct message message;
+  const char *model = find_hiding(settings);
+  if (model)
+    snprintf(message.text, MESSAGE_BYTES,
+             "model '%.300s': expected one of that name, found a shipped model and '%.300s' here, "
+             "which './%.300s' names",
+             model, model, model);
+  return !model || complain(settings, message.text, "; that is taken");
+}
+
+/* When a file was last changed, as the kernel tells it: a library in this process may have the C library
+ * tell another time (libfaketime). -1 where it cannot be told. */
+static long long changed_s(const char *path) {
+  struct statx about;
+  bool is_told = !syscall(SYS_statx, AT_FDCWD, path, 0, STATX_MTIME, &about);
+  return is_told ? (long long)about.stx_mtime.tv_sec : -1;
+}
+
+/* Where mlgo_gym has been installed again since this was made, has the script make it anew; once, since
+ * the script may see other times than this. */
 static void renew(char **argv) {
-  struct stat about;
   char self[4096];
-  const char *script = getenv("MLGO_SELF");
+  const char *script = getenv("MLGO_SELF"), *renewed = getenv(RENEWED);
+  long long time_s = changed_s(MLGO_NATIVE);
+  bool is_renewed = renewed && script && !strcmp(renewed, script);
+  unsetenv(RENEWED);
   ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-  if (!script || length <= 0 || stat(MLGO_NATIVE, &about) ||
-      about.st_mtim.tv_sec == MLGO_NATIVE_S)
+  if (!script || length <= 0 || time_s < 0 || time_s == MLGO_NATIVE_S || is_renewed)
     return;
   self[length] = 0;
+  setenv(RENEWED, script, 1);
   if (!unlink(self) || errno == ENOENT) /* else it is another user's to renew */
     execv(script, argv);
+  unsetenv(RENEWED);
 }
 
 int main(int argc, char **argv) {
@@ -160,7 +202,8 @@ int main(int argc, char **argv) {
   signal(SIGCHLD, SIG_DFL); /* ignored, it would leave no status to wait for */
   settings.is_cxx = !strcmp(program, "mlgo-c++");
   settings.is_launcher = !strcmp(program, "mlgo-launch");
-  bool is_usable = read_settings(&settings, argc, argv, &message);
+  bool is_told = take_cached_arguments(&argc, &argv, &message);
+  bool is_usable = read_settings(&settings, argc, argv, &message) && is_told;
   if (settings.wants_help) {
     print_help();
     return fflush(stdout) != 0;
@@ -190,12 +233,22 @@ int main(int argc, char **argv) {
              "found '%s'; one of the two must go", plan.advisor);
     return fall_back(&settings, &clang, &message);
   }
+  if (settings.project && plan.unnamed && plan.action != PASS_ON) {
+    snprintf(message.text, MESSAGE_BYTES, "project: %s", plan.unnamed);
+    if (!complain(&settings, message.text, WITHOUT_PROJECT))
+      return 1;
+  }
   if (plan.action == PASS_ON || !(has_model || has_project || settings.traces))
     return become_clang(&settings, &clang);
-  if (!check_compiler_cache(&message) && !complain(&settings, message.text, ""))
+  if (!check_names(&settings))
     return 1;
   if (!check_cache(&message) || !check_clang(&clang, &message))
     return fall_back(&settings, &clang, &message);
+  if (!check_compiler_cache(&settings, &clang, has_project, &message)) {
+    if (!complain(&settings, message.text, has_project ? WITHOUT_PROJECT : ""))
+      return 1;
+    has_project = false;
+  }
   if (has_project && !open_project(&settings, &clang, &plan, &message))
     return fall_back(&settings, &clang, &message);
   if (plan.shared.is_plain)

@@ -167,3 +167,19 @@ bool digest_of_project(const char *project, char *hex, struct message *message) 
   free(text);
   return text != NULL;
 }
+
+bool digest_of_object(const char *project, const char *object, char *hex, struct message *message) {
+  struct shared shared;
+  struct digest digest;
+  uint8_t result[DIGEST_BYTES];
+  if (!find_shared(project, object, &shared, message) || shared.file < 0)
+    return false;
+  begin_digest(&digest);
+  add_to_digest(&digest, &shared.is_exported, sizeof shared.is_exported);
+  add_to_digest(&digest, &shared.is_plain, sizeof shared.is_plain);
+  add_file_to_digest(&digest, shared.file, shared.count * sizeof(uint64_t));
+  close(shared.file);
+  end_digest(&digest, result);
+  write_hex(hex, result, sizeof result);
+  return true;
+}

@@ -14,5 +14,7 @@ bool find_shared(const char *project, const char *object, struct shared *shared,
                  struct message *message);
 /* Tells what the whole file holds. */
 bool digest_of_project(const char *project, char *hex, struct message *message);
+/* Tells what it says of an object; false where it has nothing to say. */
+bool digest_of_object(const char *project, const char *object, char *hex, struct message *message);
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const struct {
@@ -62,14 +63,26 @@ static bool is_shipped(const char *name) {
          !access(card, R_OK);
 }
 
-/* The folder of a shipped model where a text is its name and nothing of that name is here
- * (`mlgo_gym.model._card.find_model`). */
-static const char *model_folder(const char *text) {
+/* The folder of a shipped model where a text is its name; or NULL. */
+static char *shipped_folder(const char *text) {
   char *folder = NULL;
-  if (!text || strchr(text, '/') || !access(text, F_OK) || !is_shipped(text) ||
-      asprintf(&folder, "%s/%s", MLGO_MODELS, text) < 0)
-    return text;
-  return folder;
+  bool is_name = text && !strchr(text, '/') && is_shipped(text);
+  return is_name && asprintf(&folder, "%s/%s", MLGO_MODELS, text) >= 0 ? folder : NULL;
+}
+
+/* That of a shipped model where nothing of its name is here (`mlgo_gym.model._card.find_model`). */
+static const char *model_folder(const char *text) {
+  char *folder = text && access(text, F_OK) ? shipped_folder(text) : NULL;
+  return folder ? folder : text;
+}
+
+bool hides_shipped(const char *model) {
+  struct stat here, there;
+  char *folder = shipped_folder(model);
+  bool is_hidden = folder && !stat(model, &here) && !stat(folder, &there) &&
+                   (here.st_dev != there.st_dev || here.st_ino != there.st_ino);
+  free(folder);
+  return is_hidden;
 }
 
 static int is_model(const struct dirent *entry) {
@@ -107,14 +120,15 @@ static char *trimmed(char *text) {
 /* Lines `key = value`; a line that starts with # is a comment. */
 static bool read_file(const char *path, bool must_exist, const char **values,
                       struct message *message) {
+  const char *found[COUNT] = {0};
   FILE *file = fopen(path, "re");
-  if (!file) {
+  bool is_good = file || (!must_exist && (errno == ENOENT || errno == ENOTDIR));
+  if (!is_good)
     snprintf(message->text, MESSAGE_BYTES, "cannot read %s: %s", path, strerror(errno));
-    return !must_exist;
-  }
+  if (!file)
+    return is_good;
   char *line = NULL;
   size_t room = 0;
-  bool is_good = true;
   while (is_good && getline(&line, &room, file) >= 0) {
     char *text = trimmed(line);
     char *equals = strchr(text, '=');
@@ -125,14 +139,24 @@ static bool read_file(const char *path, bool must_exist, const char **values,
     while (length && strchr(" \t", text[length - 1]))
       --length;
     is_good = equals && is_key(text, length, &which);
-    if (is_good && !values[which])
-      values[which] = strdup(trimmed(equals + 1));
     if (!is_good)
       snprintf(message->text, MESSAGE_BYTES,
                "%s: expected KEY = VALUE with a key that "
                "mlgo-cc knows, found '%s'",
                path, text);
+    else if (found[which]) {
+      is_good = false;
+      snprintf(message->text, MESSAGE_BYTES, "%s: expected '%s' once, found it again: '%s'", path,
+               NAMES[which].key, text);
+    } else
+      found[which] = strdup(trimmed(equals + 1));
   }
+  if (is_good && ferror(file)) { /* of a folder */
+    is_good = false;
+    snprintf(message->text, MESSAGE_BYTES, "cannot read %s: %s", path, strerror(errno));
+  }
+  for (size_t which = 0; which < COUNT; ++which)
+    values[which] = values[which] ? values[which] : found[which];
   free(line);
   fclose(file);
   return is_good;
@@ -160,9 +184,32 @@ static bool is_positive(const char *text, double *value) {
   return end != text && !*end && *value > 0;
 }
 
+static bool check_switch(const char *key, const char *value, struct message *message) {
+  bool is_good = !value || !strcmp(value, "0") || !strcmp(value, "1");
+  if (!is_good)
+    snprintf(message->text, MESSAGE_BYTES, "%s: expected 0 or 1, found '%.600s'", key, value);
+  return is_good;
+}
+
+static bool check_models(const struct settings *settings, struct message *message) {
+  const char *models[MOST_MODELS];
+  size_t count = models_to_compare(settings, models);
+  bool is_good = count && count <= MOST_MODELS && models[0];
+  if (count > MOST_MODELS)
+    snprintf(message->text, MESSAGE_BYTES, "keep-smaller: expected at most %d models, found %zu",
+             MOST_MODELS, count);
+  else if (!is_good)
+    snprintf(message->text, MESSAGE_BYTES,
+             "keep-smaller: expected a model to compare with clang's own, found none");
+  return is_good;
+}
+
 static bool check(struct settings *settings, const char **values, struct message *message) {
   double threshold;
   settings->timeout_s = 300;
+  if (!check_switch("strict", values[STRICT], message) ||
+      !check_switch("in-process", values[IN_PROCESS], message))
+    return false;
   if (values[TIMEOUT] && !is_positive(values[TIMEOUT], &settings->timeout_s)) {
     snprintf(message->text, MESSAGE_BYTES, "timeout: expected seconds above 0, found '%s'",
              values[TIMEOUT]);
@@ -173,13 +220,7 @@ static bool check(struct settings *settings, const char **values, struct message
              "size-increase-threshold: expected a number above 0, found '%s'", values[THRESHOLD]);
     return false;
   }
-  if (settings->keep_smaller && !strcmp(settings->keep_smaller, "1") &&
-      !values[INLINING_MODEL] && !values[REGALLOC_MODEL]) {
-    snprintf(message->text, MESSAGE_BYTES,
-             "keep-smaller: expected a model to compare with clang's own, found none");
-    return false;
-  }
-  return true;
+  return !settings->keep_smaller || check_models(settings, message);
 }
 
 /* A value of one of ours; false where it is none of them. */
@@ -309,9 +350,9 @@ size_t models_to_compare(const struct settings *settings, const char **models) {
     return count;
   }
   char *rest, *words = strdup(settings->keep_smaller);
-  for (char *word = strtok_r(words, ",", &rest); word && count < MOST_MODELS;
-       word = strtok_r(NULL, ",", &rest))
-    models[count++] = model_folder(word);
+  for (char *word = strtok_r(words, ",", &rest); word; word = strtok_r(NULL, ",", &rest), ++count)
+    if (count < MOST_MODELS)
+      models[count] = model_folder(word);
   return count;
 }
 
@@ -324,8 +365,6 @@ bool read_settings(struct settings *settings, int argc, char **argv, struct mess
       values[which] = value;
   }
   is_good = is_good && read_configuration(values, message);
-  if (is_good)
-    message->text[0] = 0; /* a configuration file that is not there */
   for (size_t which = 0; which < COUNT; ++which) /* nothing in place of what else is set */
     values[which] = values[which] && *values[which] ? values[which] : NULL;
   settings->clang = settings->launched ? settings->launched : values[CLANG];

@@ -192,20 +192,32 @@ static bool put(int kept, const char *path, mode_t mode) {
   return is_good;
 }
 
+/* What was not done, though there is an object; an error, and then none, where the user is strict. */
+static bool goes_on_without(const struct settings *settings, const struct plan *plan,
+                            const struct stat *before, const char *words) {
+  struct message message;
+  snprintf(message.text, MESSAGE_BYTES, "%s: %s", words, strerror(errno));
+  bool goes_on = complain(settings, message.text, "");
+  if (!goes_on)
+    remove_written(plan->object, before);
+  return goes_on;
+}
+
 /* One line for each object, for whoever wants to know; written at once, so that many may write. */
-static void note(const struct settings *settings, const char *object, const char *kept,
+static bool note(const struct settings *settings, const char *object, const char *kept,
                  uint64_t size, uint64_t plain) {
   char path[4096], shown[4 * sizeof path], line[sizeof shown + MESSAGE_BYTES];
   if (!settings->kept_log)
-    return;
+    return true;
   put_printable(shown, sizeof shown, realpath(object, path) ? path : object);
   int file = open(settings->kept_log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   int length = snprintf(line, sizeof line, "%s\t%llu\t%llu\t%s\n", kept, (unsigned long long)size,
                         (unsigned long long)plain, shown);
-  if (file < 0 || length >= (int)sizeof line || write(file, line, (size_t)length) != length)
-    say("warning", "cannot write to the log of what was kept: ", strerror(errno));
+  bool is_noted =
+      file >= 0 && length < (int)sizeof line && write(file, line, (size_t)length) == length;
   if (file >= 0)
     close(file);
+  return is_noted;
 }
 
 struct choice {
@@ -265,14 +277,16 @@ int compile_smallest(const struct settings *settings, const struct plan *plan,
   if (copy_to(choice.plain, plan->object))
     choose(&choice, attempts);
   bool is_less = choice.best >= 0 && put(choice.best, plan->object, about.st_mode);
-  if (choice.best >= 0 && !is_less)
-    say("warning", "cannot keep the smaller object: ", strerror(errno));
+  if (choice.best >= 0 && !is_less &&
+      !goes_on_without(settings, plan, attempts->before, "cannot keep the smaller object"))
+    return 1;
   if (!is_less && choice.is_overwritten && !put(choice.plain, plan->object, about.st_mode)) {
     say("error", "cannot put clang's object back: ", strerror(errno));
     remove_written(plan->object, attempts->before);
     return 1;
   }
-  note(settings, plan->object, is_less ? attempts->names[choice.which] : "LLVM",
-       is_less ? choice.least : choice.plain_bytes, choice.plain_bytes);
-  return 0;
+  bool is_noted = note(settings, plan->object, is_less ? attempts->names[choice.which] : "LLVM",
+                       is_less ? choice.least : choice.plain_bytes, choice.plain_bytes);
+  return !is_noted && !goes_on_without(settings, plan, attempts->before,
+                                       "cannot write to the log of what was kept");
 }
