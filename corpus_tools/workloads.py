@@ -68,7 +68,7 @@ def _are_patterns(value: object) -> bool:
 
 
 def _fitting(pattern: str, names: Mapping[str, object]) -> set[str]:
-    """Those of some names that a pattern fits."""
+    """Return the names that a pattern fits."""
     if _is_glob(pattern):
         return {name for name in names if fnmatchcase(name, pattern)}
     return {pattern} & names.keys()

@@ -13,7 +13,7 @@ from typing import Any, Final
 from mlgo_gym.base._errors import EnvironmentSetupError
 
 TAKEN: Final = "expected a name of its own, found that of another"
-"""What is wrong with a plug-in whose name another one has."""
+"""The fault of a plug-in whose name another one has."""
 
 
 def entry_points(group: str) -> list[metadata.EntryPoint]:

@@ -148,7 +148,7 @@ def total(changes: Sequence[Change]) -> Change:
 
 
 def in_both(changes: Sequence[Change]) -> list[Change]:
-    """Those that both builds have."""
+    """The files that both builds have."""
     return [each for each in changes if each.before is not None and each.after is not None]
 
 

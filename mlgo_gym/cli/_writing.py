@@ -25,7 +25,7 @@ PLOT_ENDINGS: Final = (".png", ".svg", ".pdf")
 
 _DPI: Final = 120
 _READ: Final = ("FILE", "DIR", "PATH")
-"""What help calls the values that name what a command reads, where their types do not say it."""
+"""Metavars of options that name a command's inputs, where their types do not say it."""
 
 
 @dataclass(frozen=True)

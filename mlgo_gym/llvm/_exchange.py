@@ -140,11 +140,11 @@ class Exchange:
         return (*options, *(f"{option}={path_of(place)}" for option, place, _ in self._files))
 
     def asking(self) -> tuple[Asking, ...]:
-        """What a `CompileRequest` says of each problem."""
+        """The problems, as a `CompileRequest` has them."""
         return tuple(each.asking() for each in self._asked.values())
 
     def header(self, problem: Problem) -> Header | None:
-        """What LLVM has said that it sends for a problem, once it has."""
+        """LLVM's header for a problem, once it has come."""
         return self._asked[problem].channel.header if problem in self._asked else None
 
     def take_kept(self, problem: Problem) -> Sequence[tuple[Observation, bytes]]:

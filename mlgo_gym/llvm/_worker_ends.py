@@ -1,4 +1,4 @@
-"""What a worker is heard by: the socket of its frames, and its standard error."""
+"""The ends at which a worker is heard: the socket of its frames, and its standard error."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class FrameSocket:
 
 
 class StandardError:
-    """What a child writes to its standard error: the last of it always, all of it on demand.
+    """A child's standard error: the last of it is always known, all of it on demand.
 
     Args:
         descriptor: where it arrives; it is not read once ``owner``, which closes it, is not alive.

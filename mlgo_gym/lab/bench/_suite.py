@@ -176,7 +176,7 @@ class Suite:
 
     @property
     def traits(self) -> Kind:
-        """What all suites of its kind have in common."""
+        """The traits that all suites of its kind have."""
         return KINDS[self.kind]
 
     @property
@@ -368,7 +368,7 @@ def json_of(path: Path) -> Any:
 
 
 def _files_in(folder: Path) -> dict[str, Path]:
-    """What is in a folder and is no folder, by its path there; without the two that describe it."""
+    """The files in a folder, by their paths there, without the two that describe it."""
     paths = sorted(each for each in folder.rglob("*") if each.is_symlink() or not each.is_dir())
     names = {path.relative_to(folder).as_posix(): path for path in paths}
     return {name: path for name, path in names.items() if name not in {SUITE_FILE, SUMS_FILE}}

@@ -135,7 +135,7 @@ class _Argument(NamedTuple):
 
 
 class _Observed(NamedTuple):
-    """What runs at O0 have shown.
+    """The findings of runs at O0.
 
     Attributes:
         events: those of functions, and of the guards of code that guesses.
@@ -263,7 +263,7 @@ def _counted(
 
 _Turn = tuple[_Entry, ...]
 _Key = int | _Turn
-"""What a run counts: a version, or loops that are entered."""
+"""The subject of a run that counts: a version, or loops that are entered."""
 
 
 def _needed(program: JitProgram, arguments: Sequence[_Argument]) -> list[int]:

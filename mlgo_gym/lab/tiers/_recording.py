@@ -261,7 +261,7 @@ def _arrays_of(data: bytes) -> dict[str, NDArray[Any]]:
 
 
 def _about_of(array: NDArray[Any]) -> Mapping[str, Any]:
-    """What a file says of the recording, once it is of this version and within bounds."""
+    """The description in a file, once it is of this version and within bounds."""
     if array.nbytes > _LARGEST_ABOUT:
         raise ValueError(f"about: expected at most {_LARGEST_ABOUT} bytes, found {array.nbytes}")
     about: Any = parse_json(array.tobytes())
