@@ -17,6 +17,7 @@ __all__ = [
     "LARGEST_TEXT_BYTES",
     "MAX_DIGITS",
     "MAX_LEVELS",
+    "MAX_VALUES",
     "brief",
     "holds",
     "is_file",
@@ -33,6 +34,12 @@ MAX_LEVELS: Final = 100
 
 MAX_DIGITS: Final = 100
 """How long a whole number of JSON may be: the time to read one grows faster than its length."""
+
+MAX_VALUES: Final = 1 << 24
+"""The most values of JSON, of which an object counts as five: each takes far more memory than text.
+
+A comma in a text counts as well.
+"""
 
 LARGEST_TEXT_BYTES: Final = 1 << 28
 """The size in bytes above which a command, a list or a manifest is not read: 256 MiB."""
@@ -123,12 +130,14 @@ def holds(path: Path, data: bytes) -> bool:
 def parse_json(text: str | bytes) -> Any:
     """Parse JSON of at most 100 levels, so that whatever looks at the value can recurse.
 
-    What is not, is not UTF-8, nested deeper or has a whole number of more than 100 digits, is a
-    ``ValueError``.
+    What is not, is not UTF-8, nested deeper, has a whole number of more than 100 digits or more
+    values than `MAX_VALUES`, is a ``ValueError``.
 
     >>> parse_json(b'{"modules": []}')
     {'modules': []}
     """
+    if len(text) > MAX_VALUES and _value_count(text) > MAX_VALUES:
+        raise ValueError(f"expected at most {MAX_VALUES} values, found more")
     level = []
     with suppress(RecursionError):
         value = json.loads(text, parse_int=_whole_number)
@@ -138,6 +147,13 @@ def parse_json(text: str | bytes) -> Any:
             if not level:
                 return value
     raise ValueError(f"expected at most {MAX_LEVELS} levels, found more")
+
+
+def _value_count(text: str | bytes) -> int:
+    """The most values that a text of JSON can have, of which an object counts as five."""
+    if isinstance(text, str):
+        return text.count("[") + 5 * text.count("{") + text.count(",")
+    return text.count(b"[") + 5 * text.count(b"{") + text.count(b",")
 
 
 Shape: TypeAlias = "type | tuple[type, ...] | list[Shape] | dict[str, Shape]"

@@ -26,7 +26,7 @@ from mlgo_gym.cli import _source
 from mlgo_gym.cli import options as _options
 from mlgo_gym.corpus import _corpus
 from mlgo_gym.curation import _building
-from mlgo_gym.datasets import _dataset, _episodes, _parts
+from mlgo_gym.datasets import _episodes, _parts
 from mlgo_gym.lab.bench import _archive, _submission, _suite
 from mlgo_gym.lab.bench import _run as _run_of_bench
 from mlgo_gym.lab.boxes import _area, _box, _described
@@ -57,7 +57,7 @@ from mlgo_gym.runners import _interactive, _interpreter, _load
 from mlgo_gym.runners.grpc import _wire
 from mlgo_gym.search import _corpus_search
 from mlgo_gym.stream import _events, _training_log
-from mlgo_gym.training import _export, _kept_contexts, _run
+from mlgo_gym.training import _export, _kept_contexts, _networks, _run
 
 LIMITS = _wire.StreamLimits()
 PROGRAM = workloads.Workload(name="", folder=Path(), about="", stdout_sha256="")
@@ -98,12 +98,14 @@ BYTES = {
     "an observation in a training log or on a channel, or a score": _events.MAX_OBSERVATION_BYTES,
     "the header of a trace": _trace._MAX_HEADER_BYTES,
     "the observations of one episode of a log or dataset": _episodes.MAX_EPISODE_BYTES,
-    "a text of the metadata of a part of a dataset": _parts.MAX_TEXT_BYTES,
+    "the arrays of one episode of a set of Minari": _episodes.MAX_ARRAY_BYTES,
+    "a text of the metadata of a part of a dataset, or of a set of Minari": _parts.MAX_TEXT_BYTES,
     "a row group of a part, as far as it is read, by its metadata": _parts.MAX_GROUP_BYTES,
     "the tensors of a trace": _trace._MAX_BODY_BYTES,
     "the sites of a trace": _trace._MAX_SITES_BYTES,
     "one of them": _trace._MAX_SITE_BYTES,
     "a message of a gRPC host, unless told otherwise": _wire.DEFAULT_MAX_MESSAGE_BYTES,
+    "a message of a gRPC client that is not an observation": _wire.MAX_HEADER_BYTES,
     "a graph under training, in a child process": _interpreter.MAX_GRAPH_BYTES,
     "all inputs, or all outputs, of such a graph": _interpreter.MAX_TENSORS_BYTES,
     "the memory of the process of a graph under training": _interpreter.MEMORY_BYTES,
@@ -168,8 +170,15 @@ NUMBERS = {
     "characters of a tensor's name": tensor_spec._MAX_NAME_LENGTH,
     "numbers of one vector of a vocabulary": _vocabulary.MAX_DIMENSION,
     "elements of one list of a part's metadata": _parts.MAX_LIST_LENGTH,
-    "characters of a dataset's settings": _dataset._MAX_SETTINGS_LENGTH,
+    "characters of a dataset's settings": _episodes.MAX_SETTINGS_LENGTH,
+    "characters of the sites of an episode of a dataset": _episodes.MAX_SITES_LENGTH,
+    "characters of one site of a dataset": _episodes.MAX_SITE_LENGTH,
+    "layers of a network, by its configuration": _networks.MOST_LAYERS,
     "levels of JSON": reading.MAX_LEVELS,
+    "values of JSON, of which an object counts as five, and a comma in a text as "
+    "one": reading.MAX_VALUES,
+    "arguments that the response files of a build add": inputs._MOST_OF_ALL,
+    "characters that they add": inputs._MOST_CHARACTERS,
     "dots in a line of TOML, outside of strings": tables.MOST_DOTS,
     "patterns of a workload's modules that have wildcards": workloads.MOST_GLOBS,
     "digits of a whole number of JSON": reading.MAX_DIGITS,

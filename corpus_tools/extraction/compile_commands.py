@@ -15,6 +15,7 @@ from os.path import normpath
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from corpus_tools.budget import Budget
 from corpus_tools.errors import BuildListError
 from corpus_tools.extraction.inputs import (
     OBJECT_SUFFIXES,
@@ -25,6 +26,7 @@ from corpus_tools.extraction.inputs import (
     expand_response_files,
     listed_object,
     read_list,
+    response_budget,
 )
 from corpus_tools.reading import parse_json, reason_of
 from corpus_tools.words import split_words
@@ -66,8 +68,8 @@ def list_compile_commands(path: Path, obj_base_dir: Path | None = None) -> list[
     Raises:
         BuildListError: it is no compilation database.
     """
-    entries = enumerate(read_entries(path))
-    listed = [_listed(entry, number, path, obj_base_dir) for number, entry in entries]
+    entries, budget = enumerate(read_entries(path)), response_budget()
+    listed = [_listed(entry, number, path, obj_base_dir, budget) for number, entry in entries]
     return listed if obj_base_dir is None else _told_apart(listed, obj_base_dir)
 
 
@@ -100,7 +102,9 @@ def _renamed(each: Listed, shared: set[str], obj_base_dir: Path) -> Listed:
     return each if isinstance(again, Outcome) else replace(each, name=again.name)
 
 
-def _listed(entry: Any, number: int, path: Path, obj_base_dir: Path | None) -> Listed:
+def _listed(
+    entry: Any, number: int, path: Path, obj_base_dir: Path | None, budget: Budget
+) -> Listed:
     label = f"entry {number}"
     try:
         directory, source, arguments = read_entry(entry, path)
@@ -108,7 +112,7 @@ def _listed(entry: Any, number: int, path: Path, obj_base_dir: Path | None) -> L
         if not directory.is_dir():
             reason = f"the build's directory {directory} is gone"
             return Outcome(label, Status.FAILED, reason=reason)
-        arguments = expand_response_files(arguments, directory)
+        arguments = expand_response_files(arguments, directory, budget=budget)
         command = _Command(directory, source, arguments, entry.get("output"))
         return command.listed(label, obj_base_dir)
     except BuildListError as error:

@@ -28,6 +28,8 @@ __all__ = [
 OBJECT_SUFFIXES = (".o", ".obj")
 _DEEPEST_RESPONSE_FILE = 16
 _MOST_ARGUMENTS = 1 << 18
+_MOST_OF_ALL = 1 << 23
+_MOST_CHARACTERS = 1 << 29
 
 
 class Status(enum.Enum):
@@ -151,6 +153,7 @@ def expand_response_files(
     *,
     is_line_based: bool = False,
     source: Path | None = None,
+    budget: Budget | None = None,
 ) -> list[str]:
     """Replace each ``@FILE`` by the arguments in that file, and so on inside it.
 
@@ -160,16 +163,23 @@ def expand_response_files(
         is_line_based: a line of a file that names an existing object is one argument, spaces
             and all, as in Bazel's parameter files; else the GNU rules for quotes hold.
         source: the file that the arguments stand in, which an error then names first.
+        budget: of several commands, as `response_budget` makes it.
 
     Raises:
         BuildListError: a file cannot be read, has an open quote, or the files name each other.
     """
     try:
-        return _Expansion(directory, is_line_based=is_line_based).of(arguments, ())
+        budget = budget or response_budget()
+        return _Expansion(directory, budget, is_line_based=is_line_based).of(arguments, ())
     except BuildListError as error:
         if source is None or error.subject == source:
             raise
         raise BuildListError(source, f"response file {error}") from error
+
+
+def response_budget() -> Budget:
+    """Limits on what the response files of all commands of a build add to them."""
+    return Budget(arguments=_MOST_OF_ALL, characters=_MOST_CHARACTERS)
 
 
 def read_list(path: Path) -> str:
@@ -207,10 +217,11 @@ def _line_arguments(line: str, directory: Path) -> list[str]:
 class _Expansion:
     """The replacing of response files, with a bound on what comes of it."""
 
-    def __init__(self, directory: Path, *, is_line_based: bool) -> None:
+    def __init__(self, directory: Path, shared: Budget, *, is_line_based: bool) -> None:
         self._directory = directory
         self._is_line_based = is_line_based
         self._budget = Budget(arguments=_MOST_ARGUMENTS)
+        self._shared = shared
 
     def of(self, arguments: list[str], above: tuple[Path, ...]) -> list[str]:
         expanded = []
@@ -221,8 +232,14 @@ class _Expansion:
                 continue
             if path in above or len(above) == _DEEPEST_RESPONSE_FILE:
                 raise BuildListError(path, "expected response files that end, found one in itself")
+            if problem := self._shared.problem(arguments=0, characters=0):  # before it is read
+                raise BuildListError(path, problem)
             inner = read_arguments(path, self._directory, is_line_based=self._is_line_based)
-            if problem := self._budget.problem(arguments=len(inner)):
+            count, length = len(inner), sum(map(len, inner))
+            if problem := (
+                self._budget.problem(arguments=count)
+                or self._shared.problem(arguments=count, characters=length)
+            ):
                 raise BuildListError(path, problem)
             expanded += self.of(inner, (*above, path))
         return expanded

@@ -16,7 +16,12 @@ from typing import Final
 
 from corpus_tools.budget import Budget
 from corpus_tools.errors import BuildListError
-from corpus_tools.extraction.inputs import OBJECT_SUFFIXES, expand_response_files, read_list
+from corpus_tools.extraction.inputs import (
+    OBJECT_SUFFIXES,
+    expand_response_files,
+    read_list,
+    response_budget,
+)
 from corpus_tools.extraction.linker_parameters import ARCHIVE_SUFFIXES
 from corpus_tools.reading import own_file
 from corpus_tools.words import split_words
@@ -101,11 +106,12 @@ def _objects(path: Path, inputs: Mapping[Path, tuple[Path, ...]]) -> tuple[Path,
 
 
 def _cmake_links(build: Path) -> Iterator[tuple[Path, tuple[Path, ...], bool]]:
+    budget = response_budget()
     for file in sorted(build.rglob(f"{_CMAKE_FOLDER}/*/{_CMAKE}")):
         folder = file.parents[2]
         for line in _read(file, build).splitlines():
             try:
-                words = expand_response_files(split_words(line), folder)
+                words = expand_response_files(split_words(line), folder, budget=budget)
             except ValueError as error:
                 raise BuildListError(file, f"expected a command, found {error}") from error
             inputs = [each for each in words[1:] if _is_input(each)]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Self
 
 import numpy as np
 
-from corpus_tools.reading import shaped
-from mlgo_gym.base import DatasetError, SpecError, parse_json
+from mlgo_gym.base import DatasetError, SpecError
 from mlgo_gym.datasets._arrow import (
     NUMBERS,
     SITE,
@@ -22,7 +22,14 @@ from mlgo_gym.datasets._arrow import (
     pa,
     unknown,
 )
-from mlgo_gym.datasets._episodes import LABELS, MAX_EPISODE_BYTES, Episode, Source
+from mlgo_gym.datasets._episodes import (
+    LABELS,
+    MAX_EPISODE_BYTES,
+    Episode,
+    Source,
+    settings_of,
+    sites_of,
+)
 from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._parts import (
     ModuleEntry,
@@ -34,13 +41,11 @@ from mlgo_gym.datasets._parts import (
     part_paths,
     read_part,
 )
-from mlgo_gym.llvm import Site
 from mlgo_gym.problems import Problem
 
 _Array = np.ndarray[Any, Any]
 
 _ROWS: Final = 8192
-_MAX_SETTINGS_LENGTH: Final = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -223,7 +228,7 @@ def _read(part: Part, rows: int, columns: Sequence[str] | None) -> Iterator[Batc
 def _episodes(part: Part) -> Iterator[Episode]:
     """Episodes are put together out of the batches that they lie in."""
     pieces: list[dict[str, _Array]] = []
-    sources = _Sources()
+    settings_at = lru_cache(maxsize=1)(settings_of)  # many may be more than there is memory for
     row_bytes = sum(spec.size_bytes for spec in part.header.problem.sent())
     for batch in _read(part, _ROWS, None):
         arrays = _arrays(batch)
@@ -236,11 +241,11 @@ def _episodes(part: Part) -> Iterator[Episode]:
             raise DatasetError(str(part.path), "expected step 0 in the first row, found another")
         for start, end in pairwise(sorted({0, *starts, batch.row_count})):
             if pieces and (start or starts[:1] == [0]):
-                yield _episode(pieces, part, sources)
+                yield _episode(pieces, part, settings_at)
                 pieces = []
             pieces.append({name: array[start:end] for name, array in arrays.items()})
     if pieces:
-        yield _episode(pieces, part, sources)
+        yield _episode(pieces, part, settings_at)
 
 
 def _arrays(batch: Batch) -> dict[str, _Array]:
@@ -249,28 +254,18 @@ def _arrays(batch: Batch) -> dict[str, _Array]:
     return arrays | {"has_outcome": batch.rows.column("outcome").is_valid().to_numpy(False)}
 
 
-class _Sources(dict[tuple[str, ...], Source]):
-    """Sources by the texts of their rows: each is made once."""
-
-    def __missing__(self, texts: tuple[str, ...]) -> Source:
-        package, module, module_sha256, policy, text = texts
-        if len(text) > _MAX_SETTINGS_LENGTH:
-            limit = f"expected at most {_MAX_SETTINGS_LENGTH} characters"
-            raise SpecError(f"settings: {limit}, found {len(text)}")
-        settings = shaped(parse_json(text), dict, "settings")
-        source = self[texts] = Source(package, module, module_sha256, policy, settings)
-        return source
-
-
-def _episode(pieces: list[dict[str, _Array]], part: Part, sources: _Sources) -> Episode:
+def _episode(
+    pieces: list[dict[str, _Array]], part: Part, settings_at: Callable[[str], dict[str, Any]]
+) -> Episode:
     rows = {name: np.concatenate([each[name] for each in pieces]) for name in pieces[0]}
     if not np.array_equal(rows["step"], np.arange(len(rows["step"]))):
         found = rows["step"].tolist()
         raise DatasetError(str(part.path), f"damaged: expected steps in order, found {found[:8]}")
+    package, module, digest, policy, settings = (rows[name][0] for name in TEXTS[:-1])
     labels = {name: rows[name] for name in LABELS if not np.isnan(rows[name]).all()}
     try:
         return Episode(
-            sources[tuple(rows[name][0] for name in TEXTS[:-1])],
+            Source(package, module, digest, policy, settings_at(settings)),
             part.header.problem,
             rows["observations"],
             rows["action"],
@@ -280,7 +275,7 @@ def _episode(pieces: list[dict[str, _Array]], part: Part, sources: _Sources) -> 
             score=float(rows["score"][0]),
             baseline_score=float(rows["baseline_score"][0]),
             labels=labels,
-            sites=tuple(map(Site.from_json, rows[SITE])) if rows[SITE].any() else (),
+            sites=sites_of(rows[SITE].tolist()) if rows[SITE].any() else (),
         )
     except (SpecError, ValueError) as error:
         raise DatasetError(str(part.path), f"damaged: {error}") from error

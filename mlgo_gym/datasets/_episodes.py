@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from mlgo_gym.base import SpecError, TraceError
+from corpus_tools.reading import shaped
+from mlgo_gym.base import SpecError, TraceError, parse_json
 from mlgo_gym.llvm import Site
 from mlgo_gym.problems import Problem, observation_array, observation_dtype
 from mlgo_gym.rollout import Attempt, Decision, ModuleReport, Trace, measure_of, problem_of
@@ -25,6 +26,18 @@ LABELS: Final = ("saved_bytes", "saved_linked_bytes", "sample_weight", "saved_sh
 
 MAX_EPISODE_BYTES: Final = 1 << 27
 """The most that the observations of an episode may take that is read."""
+
+MAX_ARRAY_BYTES: Final = 1 << 29
+"""The most that all arrays of an episode of a set of Minari may take that is read."""
+
+MAX_SETTINGS_LENGTH: Final = 1 << 20
+"""The most characters that the settings of an episode may take that are read."""
+
+MAX_SITES_LENGTH: Final = 1 << 26
+"""The most characters that the sites of an episode may take that are read, all together."""
+
+MAX_SITE_LENGTH: Final = 1 << 20
+"""The most characters that one of them may take."""
 
 _Array = np.ndarray[Any, Any]
 
@@ -194,6 +207,34 @@ def episodes_of_trace(
 def settings_text(settings: Mapping[str, Any]) -> str:
     """Settings as JSON of one form: equal settings, equal text."""
     return json.dumps(settings, sort_keys=True, separators=(",", ":"))
+
+
+def settings_of(text: str) -> dict[str, Any]:
+    """Read what `settings_text` has written.
+
+    Raises:
+        ValueError: it is something else, or too long.
+    """
+    _check_length("settings", len(text), MAX_SETTINGS_LENGTH)
+    settings: dict[str, Any] = shaped(parse_json(text), dict, "settings")
+    return settings
+
+
+def sites_of(texts: Sequence[str]) -> tuple[Site, ...]:
+    """Read the sites of an episode; equal texts are one object.
+
+    Raises:
+        ValueError: one is no site, or they are too long.
+    """
+    _check_length("a site", max(map(len, texts), default=0), MAX_SITE_LENGTH)
+    _check_length("the sites of an episode", sum(map(len, texts)), MAX_SITES_LENGTH)
+    sites = {text: Site.from_json(text) for text in dict.fromkeys(texts)}
+    return tuple(sites[text] for text in texts)
+
+
+def _check_length(what: str, found: int, most: int) -> None:
+    if found > most:
+        raise SpecError(f"{what}: expected at most {most} characters, found {found}")
 
 
 def _arrays(decisions: tuple[Decision, ...], problem: Problem) -> tuple[_Array, _Array]:

@@ -6,6 +6,7 @@ back byte for byte when the dataset is written out, but for contexts without an 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO, Final
@@ -60,16 +61,16 @@ class LogEpisodes:
             raise DatasetError(name, str(error)) from error
 
     def __iter__(self) -> Iterator[Episode]:
-        counts: dict[str, int] = {}
+        counts: dict[bytes, int] = {}
         pending: _Pending | None = None
         for event in self._events:
             if isinstance(event, Context):
                 if pending:
                     yield from self._episode(pending)
-                pending = _Pending(event.name, counts.get(event.name, 0))
+                pending = _Pending(event.name, counts.get(_key(event.name), 0))
             elif pending:
                 self._take(event, pending)
-                counts[pending.context] = pending.start + len(pending.payloads)
+                counts[_key(pending.context)] = pending.start + len(pending.payloads)
         if pending:
             yield from self._episode(pending)
 
@@ -114,6 +115,11 @@ class LogEpisodes:
 
     def _error(self, pending: _Pending, message: str) -> DatasetError:
         return DatasetError(self._name, f"context {pending.context!r}: {message}")
+
+
+def _key(context: str) -> bytes:
+    """The key of a context, however long its name: a log may have any number of them."""
+    return hashlib.blake2b(context.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 @dataclass(slots=True)

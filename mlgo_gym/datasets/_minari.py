@@ -18,24 +18,43 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from typing import Any, Final, cast
 
 import gymnasium
 import numpy as np
 
-from corpus_tools.reading import brief, shaped
-from mlgo_gym.base import DatasetError, EnvironmentSetupError, SpecError, parse_json
+from corpus_tools.reading import Shape, brief, own_file, read_regular, reason_of, shaped
+from mlgo_gym.base import (
+    DatasetError,
+    EnvironmentSetupError,
+    SpecError,
+    open_regular,
+    parse_json,
+)
 from mlgo_gym.datasets._dataset import Dataset
-from mlgo_gym.datasets._episodes import LABELS, Episode, Source, settings_text
+from mlgo_gym.datasets._episodes import (
+    LABELS,
+    MAX_EPISODE_BYTES,
+    Episode,
+    Source,
+    settings_of,
+    settings_text,
+    sites_of,
+)
 from mlgo_gym.datasets._header import DatasetHeader
+from mlgo_gym.datasets._parts import MAX_TEXT_BYTES
 from mlgo_gym.datasets._writer import DatasetWriter
-from mlgo_gym.llvm import Site
 from mlgo_gym.problems import Problem, observation_dtype, replace_infinite
 
 try:
-    import h5py  # noqa: F401 - Minari imports it later, and says so less clearly
+    import h5py
     import minari
     from minari.data_collector import EpisodeBuffer
+    from minari.dataset.minari_storage import METADATA_FILE_NAME
+    from minari.storage import get_dataset_path
+
+    from mlgo_gym.datasets._hdf5 import checked_groups, read_group
 except ImportError as error:
     raise EnvironmentSetupError(
         f"minari: expected the package {error.name!r}, found none; "
@@ -47,10 +66,12 @@ _KEY: Final = "mlgo_gym"
 _OUTCOME: Final = "outcome"
 _SITE: Final = "site"
 _DAMAGED: Final = (
-    *(AttributeError, IndexError, KeyError, OSError, RuntimeError, TypeError, ValueError),
-    SpecError,
+    *(AttributeError, IndexError, KeyError, MemoryError, OSError, OverflowError, RuntimeError),
+    *(TypeError, ValueError, SpecError),
 )
-"""Errors of Minari and h5py over damaged files, and our own over values of other kinds."""
+"""Errors of h5py over damaged files, and our own over values of other kinds."""
+_SHOWN: Final = 200
+_METADATA: Final[Shape] = {_KEY + "?": str, "env_spec?": str}
 
 _TEXTS: Final = ("package", "module", "module_sha256", "policy")
 
@@ -112,12 +133,16 @@ def export_minari(dataset: Dataset, dataset_id: str) -> int:
 
 @dataclass(frozen=True)
 class MinariSet:
-    """A data set of Minari that `export_minari` wrote."""
+    """A data set of Minari that `export_minari` wrote.
+
+    Its files are read without Minari, which would follow links out of them, and make the
+    environment that they name.
+    """
 
     header: DatasetHeader
     decisions: int
     _name: str
-    _storage: Any
+    _path: Path
 
     @classmethod
     def open(cls, dataset_id: str) -> MinariSet:
@@ -127,24 +152,28 @@ class MinariSet:
             DatasetError: there is none, it is of another environment or another version of it, or
                 it was not written from a dataset.
         """
+        folder = get_dataset_path(dataset_id) / "data"
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                found = minari.load_dataset(dataset_id)
-        except (OSError, ValueError, KeyError) as error:
-            raise DatasetError(dataset_id, f"Minari cannot read it: {error}") from error
-        metadata = found.storage.metadata
+            path = own_file(folder / "main_data.hdf5", folder)
+            text = read_regular(own_file(folder / METADATA_FILE_NAME, folder), MAX_TEXT_BYTES)
+            metadata = shaped(parse_json(text), _METADATA)
+            env_spec = shaped(parse_json(metadata.get("env_spec", "{}")), {"id?": str}, "env_spec")
+        except (OSError, ValueError) as error:
+            raise DatasetError(dataset_id, f"Minari cannot read it: {reason_of(error)}") from error
         if _KEY not in metadata:
             raise DatasetError(
                 dataset_id, "expected one that 'dataset export' wrote, found another"
             )
         header = DatasetHeader.from_json(metadata[_KEY].encode(), dataset_id)
-        name = found.env_spec.id if found.env_spec else "none"
+        name = env_spec.get("id", "none")
         if name != _environment(header.problem):
             raise DatasetError(
-                dataset_id, f"environment: expected {_environment(header.problem)}, found {name}"
+                dataset_id,
+                f"environment: expected {_environment(header.problem)}, found {brief(name)[1:-1]}",
             )
-        return cls(header, int(found.total_steps), dataset_id, found.storage)
+        with _opened(path, dataset_id) as file:
+            decisions = sum(len(group["rewards"]) for group in checked_groups(file))
+        return cls(header, decisions, dataset_id, path)
 
     def write(self, writer: DatasetWriter) -> int:
         """Put what is not there yet into a dataset; returns how many decisions that was."""
@@ -162,15 +191,21 @@ class MinariSet:
             yield together[0].source, together
 
     def _episodes(self) -> Iterator[Episode]:
-        try:
-            numbers = range(self._storage.total_episodes)
-            metadata = self._storage.get_episode_metadata(numbers)
-            episodes = self._storage.get_episodes(numbers)
-            for facts, episode in zip(metadata, episodes, strict=True):
-                yield _episode(facts, episode, self.header.problem)
-        except _DAMAGED as error:
-            expected = "expected episodes that 'dataset export' wrote"
-            raise DatasetError(self._name, f"{expected}: {brief(error)}") from error
+        with _opened(self._path, self._name) as file:
+            for group in checked_groups(file):
+                yield _episode(group.attrs, read_group(group), self.header.problem)
+
+
+@contextlib.contextmanager
+def _opened(path: Path, name: str) -> Iterator[Any]:
+    try:
+        with open_regular(path) as raw, h5py.File(raw, "r") as file:
+            yield file
+    except _DAMAGED as error:
+        found = str(error)[:_SHOWN] or type(error).__name__
+        raise DatasetError(
+            name, f"expected episodes that 'dataset export' wrote: {found}"
+        ) from error
 
 
 def _environment(problem: Problem | type[Problem]) -> str:
@@ -225,8 +260,17 @@ def _infos(episode: Episode) -> dict[str, _Array]:
     if episode.outcomes is not None:
         infos[_OUTCOME] = _padded(episode.outcomes)
     if episode.sites:
-        infos[_SITE] = _padded(np.array([each.to_json().encode() for each in episode.sites]))
+        infos[_SITE] = _padded(_site_array(episode))
     return infos
+
+
+def _site_array(episode: Episode) -> _Array:
+    """Sites as texts that are all as long as the longest."""
+    texts = [each.to_json().encode() for each in episode.sites]
+    if (size := len(texts) * max(map(len, texts))) > MAX_EPISODE_BYTES:
+        where, limit = episode.source.module, f"expected at most {MAX_EPISODE_BYTES} bytes of sites"
+        raise DatasetError(where, f"{limit}, found {size}: all are as long as the longest")
+    return np.array(texts)
 
 
 def _padded(values: _Array) -> _Array:
@@ -244,7 +288,7 @@ def _episode(facts: Mapping[str, Any], found: Mapping[str, Any], problem: Any) -
     sites = infos[_SITE][:count] if _SITE in infos else ()
     texts = {name: str(facts[name]) for name in _TEXTS}
     return Episode(
-        Source(**texts, settings=shaped(parse_json(facts["settings"]), dict)),
+        Source(**texts, settings=settings_of(facts["settings"])),
         problem,
         observations,
         found["actions"].astype(problem.advice.dtype),
@@ -254,5 +298,5 @@ def _episode(facts: Mapping[str, Any], found: Mapping[str, Any], problem: Any) -
         float(facts["score"]),
         float(facts["baseline_score"]),
         {name: infos[name][:count] for name in LABELS if name in infos},
-        tuple(Site.from_json(each.decode()) for each in sites),
+        sites_of([each.decode() for each in sites]),
     )

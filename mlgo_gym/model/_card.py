@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from corpus_tools.reading import brief
 from mlgo_gym.base import (
     SHIPPED,
     ModelError,
@@ -117,7 +118,7 @@ def record_last_test(model: Path, entry: Mapping[str, Any]) -> int:
     card = read_model_json(model / CARD_FILE, str(model))
     known = card.get(LAST_TESTS, [])
     if not isinstance(known, list):
-        text = f"{CARD_FILE}: expected {LAST_TESTS} as a list, found {known!r}"
+        text = f"{CARD_FILE}: expected {LAST_TESTS} as a list, found {brief(known)}"
         raise ModelError(str(model), text)
     entries = [*known, dict(entry)]
     try:
@@ -138,7 +139,7 @@ def _parse(value: Any, source: str) -> ModelCard:
     raise ModelError(
         source,
         f"{CARD_FILE}: expected problem and llvm_version as texts, features as a list of texts "
-        f"and settings, if any, as texts by name, found {value!r}",
+        f"and settings, if any, as texts by name, found {brief(value)}",
     )
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from corpus_tools.reading import brief
 from mlgo_gym.base import FileError, ModelError, SpecError, TensorSpec, read_json
 
 OUTPUT_SPEC_FILE: Final = "output_spec.json"
@@ -62,7 +63,9 @@ def read_model_json(path: Path, source: str) -> Any:
 def parse_output_spec(value: Any, source: str) -> tuple[OutputSpec, ...]:
     """The outputs that a parsed ``output_spec.json`` names."""
     if not isinstance(value, list) or not value:
-        raise ModelError(source, f"{OUTPUT_SPEC_FILE}: expected a list of outputs, found {value!r}")
+        raise ModelError(
+            source, f"{OUTPUT_SPEC_FILE}: expected a list of outputs, found {brief(value)}"
+        )
     return tuple(_parse(entry, source) for entry in value)
 
 
@@ -116,7 +119,9 @@ def _find(spec: OutputSpec, outputs: Sequence[tuple[str, ...]], source: str) -> 
 
 def _parse(entry: Any, source: str) -> OutputSpec:
     if not isinstance(entry, dict) or not isinstance(entry.get("logging_name"), str):
-        raise ModelError(source, f"{OUTPUT_SPEC_FILE}: expected a logging_name, found {entry!r}")
+        raise ModelError(
+            source, f"{OUTPUT_SPEC_FILE}: expected a logging_name, found {brief(entry)}"
+        )
     try:
         return OutputSpec(entry["logging_name"], TensorSpec.from_value(entry.get("tensor_spec")))
     except SpecError as error:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -52,6 +51,7 @@ from mlgo_gym.search._oracle import Oracle
 from mlgo_gym.search._rewards import check_most_text, reward_beside
 
 _MAX_RECORD_BYTES: Final = 1 << 28
+_TOO_LARGE: Final = 1 << 53
 _SIZES: Final = ("default_size_bytes", "size_bytes")
 _SCORES: Final = ("default_score", "score")
 _NUMBERS: Final = (*_SIZES, "compilations", "spent_s", *_SCORES, "wrong")
@@ -306,8 +306,8 @@ def _search_of(found: Found, known: ModuleSearch) -> ModuleSearch:
 
 
 def _number(value: Any) -> Any:
-    if not 0 <= value < math.inf:
-        raise ValueError(f"expected a number of at least 0, found {value}")
+    if not 0 <= value < _TOO_LARGE:
+        raise ValueError(f"expected a number from 0 to below {_TOO_LARGE}, found {value}")
     return value
 
 

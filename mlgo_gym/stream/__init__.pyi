@@ -13,6 +13,7 @@ from ._channel import Channel as Channel
 from ._channel import open_bytes as open_bytes
 from ._channel import path_of as path_of
 from ._channel import remove_stale_folders as remove_stale_folders
+from ._events import MAX_FEATURES as MAX_FEATURES
 from ._events import Event as Event
 from ._events import feature_specs as feature_specs
 from ._readable import is_readable as is_readable

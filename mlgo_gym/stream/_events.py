@@ -55,6 +55,9 @@ class Header:
     runs: tuple[Run, ...] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        if len(self.features) > MAX_FEATURES:
+            limit = f"expected at most {MAX_FEATURES} features"
+            raise TrainingLogError(f"header: {limit}, found {len(self.features)}")
         slices: dict[str, tuple[TensorSpec, slice]] = {}
         start = 0
         for spec in self.features:

@@ -33,6 +33,8 @@ from mlgo_gym.training._network_code import FORBIDDEN
 from mlgo_gym.training._normalization import Normalization
 
 _MOST_WEIGHTS: Final = 1 << 26
+MOST_LAYERS: Final = 64
+_COSTS: Final = 1 << 31
 _CONFIG_ERRORS: Final = (
     *(AttributeError, KeyError, MemoryError, OverflowError, TypeError, ValueError),
     tf.errors.OpError,
@@ -290,6 +292,9 @@ def network_from_config(config: Any, most_weights: int = _MOST_WEIGHTS) -> Polic
     """
     try:
         hidden = tuple(map(operator.index, config["hidden"]))
+        if len(hidden) > MOST_LAYERS:
+            expected = f"network: hidden: expected at most {MOST_LAYERS} layers"
+            raise OptionsError(f"{expected}, found {len(hidden):,}")
         if min(hidden, default=1) < 1 or _weights_between(hidden) > most_weights:
             raise OptionsError(
                 f"network: hidden: expected widths for at most {most_weights:,} weights, found "
@@ -299,10 +304,10 @@ def network_from_config(config: Any, most_weights: int = _MOST_WEIGHTS) -> Polic
         normalization = Normalization.from_json(config["normalization"])
         more: dict[str, Any] = {}
         if "band" in config:
-            low, high = map(int, config["band"])
+            low, high = (_cost("band", each) for each in config["band"])
             more["band"] = low, high
         if "threshold" in config:
-            more["threshold"] = int(config["threshold"])
+            more["threshold"] = _cost("threshold", config["threshold"])
         if "margin" in config:
             more["margin"] = float(config["margin"])
         return _made(kind, normalization, hidden, int(config["seed"]), **more)
@@ -312,6 +317,15 @@ def network_from_config(config: Any, most_weights: int = _MOST_WEIGHTS) -> Polic
         raise OptionsError(
             f"network: expected problem, normalization, hidden and seed: {brief(error)}"
         ) from error
+
+
+def _cost(name: str, value: Any) -> int:
+    """A cost of LLVM's, which the graph has in 32 bits."""
+    cost = int(value)
+    if not -_COSTS <= cost < _COSTS:
+        expected = f"network: {name}: expected costs from {-_COSTS} to below {_COSTS}"
+        raise OptionsError(f"{expected}, found {brief(cost)}")
+    return cost
 
 
 def _weights_between(hidden: Sequence[int]) -> int:

@@ -8,9 +8,11 @@ for what is infinitely heavy (``use_def_density``).
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final, Self
 
 import numpy as np
@@ -74,6 +76,8 @@ class Normalization:
             names = tuple(map(str, value["names"]))
         except (KeyError, TypeError, ValueError) as error:
             raise OptionsError(f"normalisation: expected its statistics: {error!r}") from error
+        if not all(map(math.isfinite, chain(*numbers))):
+            raise OptionsError("normalisation: expected finite statistics, found others")
         return cls(names, *numbers)
 
     def __call__(self, values: Any) -> Any:

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pyarrow as pa
@@ -231,6 +232,48 @@ def test_steps_out_of_order(steps: list[int], message: str, tmp_path: Path) -> N
     path = write(tmp_path, episode(source())) / "part-00000.parquet"
     replaced(path, {}, with_steps(pq.read_table(path), steps))
     assert str(damaged(path)) == f"dataset {str(path)!r}: {message}"
+
+
+@pytest.mark.parametrize(
+    ("length", "message"),
+    [
+        (1 << 20, "a site: expected at most 1048576 characters, found 1048594"),
+        (500_000, "the sites of an episode: expected at most 67108864 characters, found 100003600"),
+    ],
+)
+def test_sites_that_rows_share(length: int, message: str, tmp_path: Path) -> None:
+    """A part has each text once, however many rows have it."""
+    path = write(tmp_path, episode(source(), 200)) / "part-00000.parquet"
+    site = json.dumps(["caller", "c" * length, []])
+    table = pq.read_table(path)
+    at = table.schema.get_field_index("site")
+    values = pa.array([site] * len(table)).cast(table.schema.field(at).type)
+    replaced(path, {}, table.set_column(at, table.schema.field(at), values))
+    assert path.stat().st_size < 1 << 18
+    assert str(damaged(path)) == f"dataset {str(path)!r}: damaged: {message}"
+
+
+def test_equal_sites_are_one(tmp_path: Path) -> None:
+    path = write(tmp_path, episode(source(), 3)) / "part-00000.parquet"
+    table = pq.read_table(path)
+    at = table.schema.get_field_index("site")
+    values = pa.array(['["a","b",[]]'] * 3).cast(table.schema.field(at).type)
+    replaced(path, {}, table.set_column(at, table.schema.field(at), values))
+    (found,) = Dataset.open(path).episodes()
+    assert found.sites[0] is found.sites[1] is found.sites[2]
+
+
+def test_settings_of_many_modules_are_not_kept(tmp_path: Path) -> None:
+    """A short text of a part can be settings that take much memory."""
+    made = [episode(source(number, a=[[]] * 100_000 + [number]), 1) for number in range(20)]
+    dataset = Dataset.open(write(tmp_path, *made))
+    del made
+    tracemalloc.start()
+    try:
+        assert sum(map(len, dataset.episodes())) == 20
+        assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

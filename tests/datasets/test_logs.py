@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tempfile
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +65,23 @@ def logs(draw: st.DrawFn) -> bytes:
                 raw = np.frombuffer(draw(st.binary(min_size=4, max_size=4)), np.float32)
                 writer.log_outcome(raw)
     return file.getvalue()
+
+
+def test_names_of_contexts_are_not_kept(tmp_path: Path) -> None:
+    """A log has any number of them, each up to the length of a line."""
+    path = tmp_path / "log"
+    with path.open("wb") as file:
+        writer = TrainingLogWriter(file, Header(PRIORITY))
+        for number in range(50):
+            writer.start_context(f"{number}" + "a" * 1_000_000)
+            writer.log_observation(bytes(ROW_BYTES))
+    tracemalloc.start()
+    try:
+        with path.open("rb") as stream:
+            assert sum(map(len, LogEpisodes(stream, "log"))) == 50
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
 
 
 @examples(20)

@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from mlgo_gym.problems._regalloc_priority import RegallocPriority
 from tests.cli.command import run
 from tests.datasets.samples import episode, same, source, write
 
+h5py = pytest.importorskip("h5py")
 minari = pytest.importorskip("minari", reason="needs Minari: pip install 'mlgo-gym[minari]'")
 
 from mlgo_gym.datasets._minari import MinariSet, export_minari  # noqa: E402
@@ -66,6 +68,15 @@ def test_sites(tmp_path: Path) -> None:
     object.__setattr__(made, "sites", sites)
     dataset = Dataset.open(write(tmp_path / "set", made))
     assert_equal(there_and_back(dataset, tmp_path / "back"), dataset)
+
+
+def test_one_long_site_among_many(tmp_path: Path) -> None:
+    made = episode(source(), 1000)
+    sites = (Site("caller", "c" * 500_000, ()), *[Site("caller", "callee", ())] * 999)
+    object.__setattr__(made, "sites", sites)
+    dataset = Dataset.open(write(tmp_path / "set", made))
+    with pytest.raises(DatasetError, match="expected at most 134217728 bytes of sites, found 50"):
+        export_minari(dataset, NAME)
 
 
 def test_it_is_what_the_environment_shows(tmp_path: Path) -> None:
@@ -172,7 +183,6 @@ def test_sets_that_do_not_fit(tmp_path: Path, folder: Path) -> None:
     ],
 )
 def test_damaged_episodes(place: str, value: Any, tmp_path: Path, folder: Path) -> None:
-    h5py = pytest.importorskip("h5py")
     made = [episode(source(i), i + 1, seed=i, context="f") for i in range(2)]
     export_minari(Dataset.open(write(tmp_path / "set", *made)), NAME)
     with h5py.File(folder / NAME / "data" / "main_data.hdf5", "a") as file:
@@ -181,7 +191,136 @@ def test_damaged_episodes(place: str, value: Any, tmp_path: Path, folder: Path) 
         del kind[place]
         if value is not None:
             kind[place] = value
+    assert f"'{NAME}': expected episodes that 'dataset export' wrote: " in refusal(tmp_path)
+
+
+def refusal(tmp_path: Path) -> str:
+    """The error of an import of the set."""
+    with pytest.raises(DatasetError) as caught:
+        imported(tmp_path / "back")
+    return str(caught.value)
+
+
+def imported(output: Path) -> None:
     found = MinariSet.open(NAME)
-    with DatasetWriter(tmp_path / "back", found.header) as writer, pytest.raises(DatasetError) as e:
+    with DatasetWriter(output, found.header) as writer:
         found.write(writer)
-    assert f"'{NAME}': expected episodes that 'dataset export' wrote: " in str(e.value)
+
+
+def _external(group: Any, secret: Path) -> None:
+    outside = [(str(secret), 0, 8 * 4)]
+    del group["observations/cost_estimate"]
+    group["observations"].create_dataset("cost_estimate", (4,), "<i8", external=outside)
+
+
+def _external_link(group: Any, secret: Path) -> None:
+    del group["rewards"]
+    group["rewards"] = h5py.ExternalLink(str(secret), "rewards")
+
+
+def _soft_link(group: Any, _: Path) -> None:
+    del group["rewards"]
+    group["rewards"] = h5py.SoftLink("/episode_1/rewards")
+
+
+def _virtual(group: Any, secret: Path) -> None:
+    layout = h5py.VirtualLayout((3,), "<f8")
+    layout[:] = h5py.VirtualSource(str(secret), "rewards", (3,))
+    del group["rewards"]
+    group.create_virtual_dataset("rewards", layout)
+
+
+def _reference(group: Any, _: Path) -> None:
+    del group["rewards"]
+    group["rewards"] = np.array([group.ref] * 3, h5py.ref_dtype)
+
+
+def _not_stored(group: Any, _: Path) -> None:
+    del group["rewards"]
+    group.create_dataset("rewards", (1 << 31,), "<f8", chunks=(1 << 20,))
+
+
+def _compressed(group: Any, _: Path) -> None:
+    del group["rewards"]
+    group.create_dataset("rewards", data=np.zeros(1 << 16), compression="gzip")
+
+
+def _cycle(group: Any, _: Path) -> None:
+    group["infos"]["infos"] = group["infos"]
+
+
+def _list_of_texts(group: Any, _: Path) -> None:
+    group.attrs["module"] = ["m"] * 1000
+
+
+def _shared(group: Any, _: Path) -> None:
+    big = group.create_dataset("big", data=np.zeros(1 << 20))
+    for number in range(8):
+        group[f"again{number}"] = big
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_external, "cost_estimate: expected data of this file, found that of others"),
+        (_external_link, "rewards: expected data of this file, found ExternalLink"),
+        (_soft_link, "rewards: expected data of this file, found SoftLink"),
+        (_virtual, "rewards: expected data of this file, found that of others"),
+        (_reference, "rewards: expected numbers or texts, found object"),
+        (_not_stored, "rewards: expected 17179869184 bytes in the file, found fewer"),
+        (_compressed, "rewards: expected an array that is not compressed, found one"),
+        (_cycle, "infos: expected an array, found Group"),
+        (_list_of_texts, "module: expected a text or a number, found another"),
+        (_shared, "episode_0: expected arrays that the file holds, found larger ones"),
+    ],
+)
+def test_hostile_files(
+    change: Callable[[Any, Path], None], message: str, tmp_path: Path, folder: Path
+) -> None:
+    """No other file is read, and nothing is made larger than the set's own file."""
+    made = [episode(source(i), 3, seed=i, context="f") for i in range(2)]
+    export_minari(Dataset.open(write(tmp_path / "set", *made)), NAME)
+    secret = tmp_path / "secret"
+    with h5py.File(secret, "w") as file:
+        file["rewards"] = np.ones(3)
+    with h5py.File(folder / NAME / "data" / "main_data.hdf5", "a") as file:
+        change(file["episode_0"], secret)
+    assert message in refusal(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"mlgo_gym": 5},
+        {"env_spec": "[" * 100_000},
+        {"env_spec": "[]"},
+        {"env_spec": 5},
+        {"env_spec": '{"id": 1}'},
+    ],
+)
+def test_hostile_metadata(values: dict[str, Any], tmp_path: Path, folder: Path) -> None:
+    export_minari(Dataset.open(write(tmp_path / "set", episode(source()))), NAME)
+    set_metadata(folder, **values)
+    assert refusal(tmp_path).startswith(f"dataset '{NAME}': Minari cannot read it: ")
+    (folder / NAME / "data" / "metadata.json").write_text("[]")
+    assert refusal(tmp_path).startswith(f"dataset '{NAME}': Minari cannot read it: ")
+
+
+def test_no_environment_is_made(tmp_path: Path, folder: Path) -> None:
+    """Minari makes the environment of a set whose spaces are missing: any function at all."""
+    export_minari(Dataset.open(write(tmp_path / "set", episode(source()))), NAME)
+    path = folder / NAME / "data" / "metadata.json"
+    metadata = json.loads(path.read_text())
+    del metadata["observation_space"], metadata["action_space"]
+    run_by_it = {"entry_point": "os:mkdir", "kwargs": {"path": str(tmp_path / "made")}}
+    spec = json.loads(metadata["env_spec"]) | run_by_it
+    path.write_text(json.dumps(metadata | {"env_spec": json.dumps(spec)}))
+    MinariSet.open(NAME)
+    assert not (tmp_path / "made").exists()
+
+
+def test_links_out_of_the_set(tmp_path: Path, folder: Path) -> None:
+    export_minari(Dataset.open(write(tmp_path / "set", episode(source()))), NAME)
+    data = folder / NAME / "data" / "main_data.hdf5"
+    data.symlink_to(data.rename(tmp_path / "elsewhere.hdf5"))
+    assert "Minari cannot read it: expected a file in " in refusal(tmp_path)

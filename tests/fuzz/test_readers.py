@@ -15,7 +15,7 @@ READING: Final = frozenset({
     *("read_json", "read_bounded", "parse_json", "open_regular", "read_regular", "small_file"),
     *("read_model_json", "read_arrays", "json_of", "read_bytes", "read_text", "json.loads"),
     *("json.load", "np.load", "np.memmap", "tomllib.loads", "zipfile.ZipFile", "tarfile.open"),
-    *("open_zip", "configparser.ConfigParser", "minari.load_dataset", "pq.ParquetFile"),
+    *("open_zip", "configparser.ConfigParser", "h5py.File", "pq.ParquetFile"),
 })  # fmt: skip
 """The functions by which files and texts are taken in."""
 
@@ -44,7 +44,7 @@ FUZZED: Final = {
     "mlgo_gym/cc/_symbols.py": "object",
     "mlgo_gym/corpus/_corpus.py": "command",
     "mlgo_gym/corpus/_packages.py": "corpus info",
-    "mlgo_gym/datasets/_dataset.py": "dataset",
+    "mlgo_gym/datasets/_episodes.py": "dataset",
     "mlgo_gym/datasets/_header.py": "dataset",
     "mlgo_gym/datasets/_parts.py": "dataset",
     "mlgo_gym/lab/bench/_archive.py": "archive of a suite",

@@ -152,6 +152,10 @@ def test_what_does_not_fit(
         ("[]", "output_spec.json: expected a list of outputs, found []"),
         ("[{}]", "output_spec.json: expected a logging_name, found {}"),
         (
+            f"[[{'0,' * 9999}0]]",
+            "output_spec.json: expected a logging_name, found [0, 0, 0, 0, 0, 0, ...]",
+        ),
+        (
             '[{"logging_name": "x"}]',
             "output_spec.json: tensor spec: expected a JSON object, found None",
         ),

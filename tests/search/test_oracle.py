@@ -18,6 +18,7 @@ from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always, default, never
 from mlgo_gym.rollout._replay import replay
 from mlgo_gym.rollout._trace import Trace, trace_path
+from mlgo_gym.search import _corpus_search
 from mlgo_gym.search._choices import LEVELS, USER_CLASSES, Choice, group_of
 from mlgo_gym.search._corpus_search import ModuleSearch, search_corpus
 from mlgo_gym.search._goal import SearchSetting
@@ -179,6 +180,12 @@ def test_other_settings_start_anew(small: Corpus, tmp_path: Path) -> None:
     (other,) = searched(corpus, tmp_path, opt_level="O2").values()
     assert Trace.load(trace_path(tmp_path, "frame_stream.c")).settings["opt_level"] == "O2"
     assert other.error is None
+
+
+@pytest.mark.parametrize("value", [-1, 1e308, 10**90, float("nan")])
+def test_numbers_that_no_search_has_found(value: float) -> None:
+    with pytest.raises(ValueError, match="^expected a number from 0 to below 9007199254740992"):
+        _corpus_search._number(value)
 
 
 @pytest.mark.e2e

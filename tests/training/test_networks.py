@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -158,6 +161,22 @@ def test_a_network_is_made_again_from_its_configuration(inlining: Recorded) -> N
     assert not np.array_equal(network.get_weights()[0], other.get_weights()[0])
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hidden": [1] * 65}, "hidden: expected at most 64 layers, found 65"),
+        ({"threshold": 10**60}, r"threshold: expected costs from -\d+ to below \d+, found 1000"),
+        ({"band": [-(10**60), 5]}, r"band: expected costs from -\d+ to below \d+, found -1000"),
+    ],
+)
+def test_configurations_of_strangers(
+    changes: dict[str, Any], message: str, inlining: Recorded
+) -> None:
+    network = InliningNetwork(normalization(inlining, InliningForSize), (2,))
+    with pytest.raises(OptionsError, match=f"^network: {message}"):
+        network_from_config(network.config() | changes)
+
+
 def test_bad_descriptions_are_refused(inlining: Recorded) -> None:
     fitted = normalization(inlining, InliningForSize)
     with pytest.raises(OptionsError) as error:
@@ -190,6 +209,8 @@ def test_bad_descriptions_are_refused(inlining: Recorded) -> None:
             "expected its statistics: ValueError(\"could not convert string to float: 'x'\")",
         ),
         ({"scale": [1, 2]}, "scale: expected 1 numbers, found 2"),
+        ({"mean": [math.nan]}, "expected finite statistics, found others"),
+        ({"high": [math.inf]}, "expected finite statistics, found others"),
     ],
 )
 def test_statistics_that_are_none(changes: dict[str, object], message: str) -> None:

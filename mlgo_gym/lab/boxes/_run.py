@@ -167,7 +167,7 @@ class Counted:
     def stop_at(self, number: int, call: int) -> None:
         """Stop at a later call of a function."""
         self._before[number] = self.calls(number)
-        self._set[number] = call - self._before[number]
+        self._set[number] = min(call - self._before[number], _NEVER)
         self._process.write(counter(number), self._set[number].to_bytes(8, "little"))
 
     def stop_never(self, number: int) -> None:

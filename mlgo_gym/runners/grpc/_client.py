@@ -18,6 +18,7 @@ from mlgo_gym.runners.grpc._wire import (
     channel_options,
     check_message_limit,
     check_token,
+    clipped,
     difference,
     from_message,
     grpc,
@@ -25,7 +26,7 @@ from mlgo_gym.runners.grpc._wire import (
     services,
     to_message,
 )
-from mlgo_gym.stream import Header
+from mlgo_gym.stream import MAX_FEATURES, Header
 
 _ACKNOWLEDGEMENT: Final = "an acknowledgement"
 
@@ -283,7 +284,9 @@ def _objection(
 ) -> str:
     """Why the host's view of the specs does not do; empty where it does."""
     if reply.error:
-        return reply.error
+        return clipped(reply.error)
+    if len(reply.features) > MAX_FEATURES:
+        return f"expected at most {MAX_FEATURES} features, found {len(reply.features)}"
     try:
         features = [from_message(each) for each in reply.features]
         advice = from_message(reply.advice)

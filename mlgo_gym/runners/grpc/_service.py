@@ -11,7 +11,7 @@ from contextlib import closing
 from types import MappingProxyType
 from typing import Final
 
-from mlgo_gym.base import InputError, TensorSpec
+from mlgo_gym.base import InputError, ModelError, TensorSpec
 from mlgo_gym.runners._base import MLModelRunner, RunnerFactory
 from mlgo_gym.runners.grpc._watchdog import Watchdog
 from mlgo_gym.runners.grpc._wire import (
@@ -19,19 +19,19 @@ from mlgo_gym.runners.grpc._wire import (
     StreamLimits,
     bearer,
     check_message_limit,
+    clipped,
     difference,
     from_message,
     grpc,
     messages,
     to_message,
 )
-from mlgo_gym.stream import Header, Outcome
+from mlgo_gym.stream import MAX_FEATURES, Header, Outcome
 
 OutcomeListener = Callable[[MLModelRunner, Outcome], None]
 
 _LOG = logging.getLogger(__name__)
 _NOTHING: Final = "an empty or malformed message"
-_MAX_DETAILS: Final = 1000  # they travel in HTTP/2 trailers, which peers bound
 
 
 class _Refusal(Exception):  # noqa: N818 - it becomes a status, it is no error of this process
@@ -69,10 +69,10 @@ class Service:
             self._check_authorization(context)
             yield from self._converse(requests, context)
         except _SpecRefusal as refusal:
-            error = messages.Acknowledgement(error=_clipped(str(refusal)))
+            error = messages.Acknowledgement(error=clipped(str(refusal)))
             yield messages.HostMessage(acknowledgement=error)
         except _Refusal as refusal:
-            context.abort(refusal.code, _clipped(str(refusal)))
+            context.abort(refusal.code, clipped(str(refusal)))
 
     def _check_authorization(self, context: grpc.ServicerContext) -> None:
         if self._authorization is None:
@@ -133,6 +133,9 @@ class Service:
             found = "one without advice" if kind == "header" else kind or _NOTHING
             raise _invalid(f"expected a header with features and advice, found {found}")
         message = first.header
+        if (found_count := len(message.features)) > MAX_FEATURES:
+            limit = f"expected at most {MAX_FEATURES} features"
+            raise _SpecRefusal(f"header: {limit}, found {found_count}")
         try:
             header = Header(
                 tuple(from_message(each) for each in message.features),
@@ -147,6 +150,8 @@ class Service:
     def _make_runner(self, header: Header) -> MLModelRunner:
         try:
             runner = self._runner_factory(header.features, _advice(header))
+        except ModelError as error:  # the client is not told where the model lies
+            raise _SpecRefusal(f"model: {error.reason}") from error
         except InputError as error:
             raise _SpecRefusal(str(error)) from error
         except Exception as error:
@@ -294,8 +299,3 @@ def _close(runner: MLModelRunner) -> None:
         runner.close()
     except Exception:  # noqa: BLE001 - foreign code; the stream is over anyway
         _LOG.exception("closing a runner failed")
-
-
-def _clipped(message: str) -> str:
-    message = message.encode("utf-8", "backslashreplace").decode()
-    return message if len(message) <= _MAX_DETAILS else f"{message[:_MAX_DETAILS]}..."

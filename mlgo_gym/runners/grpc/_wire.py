@@ -33,7 +33,13 @@ MESSAGE_OVERHEAD_BYTES: Final = 64
 AUTHORIZATION: Final = "authorization"
 """The metadata's key under which the bearer token travels."""
 
+MAX_HEADER_BYTES: Final = 1 << 20
+"""The largest message that a host takes that is not an observation, in bytes."""
+
 _MAX_DIMENSIONS: Final = 32
+_LENGTH_DELIMITED: Final = 2
+_MAX_DETAILS: Final = 1000  # they travel in HTTP/2 trailers, which peers bound
+_LONGEST_LENGTH: Final = 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,17 +110,41 @@ def check_token(token: str | None) -> None:
         raise OptionsError("gRPC token: expected visible ASCII characters, at least one")
 
 
+def clipped(message: str) -> str:
+    """The start of a message, as UTF-8 has it."""
+    message = message.encode("utf-8", "backslashreplace").decode()
+    return message if len(message) <= _MAX_DETAILS else f"{message[:_MAX_DETAILS]}..."
+
+
 def bearer(token: str) -> str:
     """The value that the metadata holds for a token."""
     return f"Bearer {token}"
 
 
 def parse_request(data: bytes) -> messages.CompilerMessage:
-    """A message, empty where it is none: grpcio 1.85.1 never stops after a failed deserializer."""
+    """A message, empty where it is none: grpcio 1.85.1 never stops after a failed deserializer.
+
+    A large one is parsed if it is an observation: a header can take a hundred times its size.
+    """
+    if len(data) > MAX_HEADER_BYTES and not _is_observation(data):
+        return messages.CompilerMessage()
     try:
         return messages.CompilerMessage.FromString(data)
     except DecodeError:
         return messages.CompilerMessage()
+
+
+def _is_observation(data: bytes) -> bool:
+    """Whether all of an encoded message is one field, its observation."""
+    if data[0] != messages.CompilerMessage.OBSERVATION_FIELD_NUMBER << 3 | _LENGTH_DELIMITED:
+        return False
+    length = shift = 0
+    for start, byte in enumerate(data[1:_LONGEST_LENGTH], start=2):
+        length |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return start + length == len(data)
+    return False
 
 
 def to_message(spec: TensorSpec) -> messages.TensorSpec:

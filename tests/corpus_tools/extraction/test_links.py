@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from corpus_tools.clang import Clang
 from corpus_tools.errors import BuildListError
-from corpus_tools.extraction import inputs, links
+from corpus_tools.extraction import Outcome, inputs, links, list_compile_commands
 from corpus_tools.extraction.links import list_links
 from tests.conftest import require
 
@@ -127,6 +128,31 @@ def test_a_response_file_with_too_much(tmp_path: Path, monkeypatch: pytest.Monke
     assert found(tmp_path) == {"app": ["a.o", "b.o", "c.o"]}
     monkeypatch.setattr(inputs, "_MOST_ARGUMENTS", 2)
     with pytest.raises(BuildListError, match="objects.*: expected at most 2 arguments in all"):
+        found(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("limit", "most", "what"),
+    [("_MOST_OF_ALL", 8, "arguments"), ("_MOST_CHARACTERS", 16, "characters")],
+)
+def test_a_response_file_that_many_name(
+    limit: str, most: int, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A short list can name a long file as often as it likes."""
+    (tmp_path / "flags").write_text("-c -D1 a.c")
+    (tmp_path / "CMakeFiles" / "app.dir").mkdir(parents=True)
+    (tmp_path / "CMakeFiles" / "app.dir" / "link.txt").write_text("link -o app @flags\n" * 4)
+    entry = {"directory": str(tmp_path), "file": "a.c", "arguments": ["cc", "@flags"]}
+    commands = tmp_path / "compile_commands.json"
+    commands.write_text(json.dumps([entry] * 4))
+    assert not any(isinstance(each, Outcome) for each in list_compile_commands(commands))
+    monkeypatch.setattr(inputs, limit, most)
+    listed = list_compile_commands(commands)
+    assert [isinstance(each, Outcome) for each in listed] == [False, False, True, True]
+    for each in listed[2:]:
+        assert isinstance(each, Outcome)
+        assert each.reason.endswith(f"flags: expected at most {most} {what} in all, found more")
+    with pytest.raises(BuildListError, match=f"expected at most {most} {what} in all"):
         found(tmp_path)
 
 

@@ -90,6 +90,18 @@ def test_a_folder_that_is_none(folder: Path, damage: Callable[[Path], None], mes
         BoxedProgram.load(folder)
 
 
+def test_a_call_that_no_counter_holds(folder: Path) -> None:
+    path = folder / "workloads" / "boxes.json"
+    about = json.loads(path.read_text())
+    about["boxes"][0]["call"] = 10**90
+    path.write_text(json.dumps(about))
+    with (
+        BoxedProgram.load(folder) as program,
+        pytest.raises(WorkloadError, match=r"expected call 1,000,000,000,.*, found 9"),
+    ):
+        program.recorded()
+
+
 def test_another_call_than_was_recorded(folder: Path) -> None:
     path = folder / "workloads" / "boxes.json"
     about = json.loads(path.read_text())

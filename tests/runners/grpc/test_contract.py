@@ -25,7 +25,7 @@ from mlgo_gym.errors import MlgoGymError, RunnerError, SpecError
 from mlgo_gym.runners.grpc._proto.v1 import model_runner_pb2 as messages
 from mlgo_gym.runners.grpc._proto.v1 import model_runner_pb2_grpc as services
 from mlgo_gym.runners.grpc._server import GrpcHost, serve_grpc
-from mlgo_gym.runners.grpc._wire import StreamLimits, to_message
+from mlgo_gym.runners.grpc._wire import StreamLimits, parse_request, to_message
 from tests.runners.grpc.peers import (
     ADVICE,
     FEATURE_BYTES,
@@ -134,6 +134,8 @@ REFUSED = [
     ({"features": []}, "header: expected observations of 1 to 16777216 bytes, "
                        "found 0 bytes in 0 features"),
     ({"features": [tensor(), tensor()]}, "header: two features are called 'x'"),
+    ({"features": [messages.TensorSpec()] * 4097}, "header: expected at most 4096 features, "
+                                                   "found 4097"),
     ({"features": [tensor(name="")]}, "tensor spec: expected a name, found ''"),
     ({"features": [tensor(port=-1)]}, f"{X} a port of 0 to 2147483647, found -1"),
     ({"features": [tensor(shape=[0])]}, f"{X} {DIMENSIONS} (0,)"),
@@ -170,6 +172,15 @@ def test_headers_that_are_refused(
 def test_bytes_that_are_no_message(host: GrpcHost, sent: list[bytes]) -> None:
     details = f"{FIRST}, found an empty or malformed message"
     assert send(host.address, sent) == ([], grpc.StatusCode.INVALID_ARGUMENT, details)
+
+
+def test_a_large_message_is_parsed_if_it_is_an_observation() -> None:
+    """A header of 4 MiB can have two million features, each an object."""
+    large = observation(3, (1 << 20) + 1)
+    assert parse_request(large.SerializeToString()) == large
+    many = header(features=[messages.TensorSpec()] * (1 << 19)).SerializeToString()
+    for data in (many, observation().SerializeToString() + many, b"\x1a" + b"\xff" * (1 << 20)):
+        assert parse_request(data) == Request()
 
 
 def test_a_stream_without_messages_ends(host: GrpcHost) -> None:
@@ -319,6 +330,12 @@ LIES: list[tuple[list[Reply], type[MlgoGymError], str]] = [
     ([advice()], RunnerError, "expected an acknowledgement, found advice"),
     ([Reply()], RunnerError, "expected an acknowledgement, found an empty message"),
     ([acknowledgement(error="no")], SpecError, "no"),
+    ([acknowledgement(error="n" * 3000)], SpecError, f"{'n' * 1000}..."),
+    (
+        [acknowledgement(features=[messages.TensorSpec()] * 4097)],
+        SpecError,
+        "expected at most 4096 features, found 4097",
+    ),
     ([acknowledgement(features=[])], SpecError, "expected 3 features, found 0"),
     (
         [acknowledgement(advice=to_message(SIZE))],

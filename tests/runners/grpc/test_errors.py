@@ -14,6 +14,7 @@ from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.errors import (
     InputError,
     MlgoGymError,
+    ModelError,
     OptionsError,
     RunnerError,
     SpecError,
@@ -159,8 +160,13 @@ def fail(*_: object) -> MLModelRunner:
     raise KeyError("m")
 
 
+def miss(*_: object) -> MLModelRunner:
+    raise ModelError("/home/somebody/model.tflite", "needs 'callee_users'")
+
+
 BAD_FACTORIES: list[tuple[Callable[..., MLModelRunner], type[MlgoGymError], str]] = [
     (refuse, SpecError, "model 'm': needs 'callee_users'"),
+    (miss, SpecError, "model: needs 'callee_users'"),
     (
         lambda _, output: Sum((SIZE, COST, MASK), output),
         SpecError,
