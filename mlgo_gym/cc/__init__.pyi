@@ -6,6 +6,7 @@ from ._build_commands import driver_settings as driver_settings
 from ._localized import localize_project as localize_project
 from ._objects import compile_objects as compile_objects
 from ._project import Project as Project
+from ._project import count_lto as count_lto
 from ._project import database_of as database_of
 from ._project import known_build as known_build
 from ._project import open_project as open_project

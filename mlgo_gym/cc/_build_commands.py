@@ -38,6 +38,7 @@ _UNREADABLE: Final = (
     *(configparser.Error, OSError, ValueError, SyntaxError, TypeError, LookupError),
     *(MemoryError, RecursionError),  # of what `ast.literal_eval` is given
 )
+_CONFIG_STATUS: Final = "config.status"
 _WORKSPACES: Final = ("MODULE.bazel", "WORKSPACE", "WORKSPACE.bazel")
 
 
@@ -47,6 +48,8 @@ def build_commands(
     traces: Path | None = None,
     project: Path | None = None,
     initial_cache: Path | None = None,
+    *,
+    keeps_smaller: bool = True,
 ) -> Sequence[str]:
     """The commands that build a project with a model, or plainly.
 
@@ -59,11 +62,12 @@ def build_commands(
         traces: the folder with the answers that a search found for its modules.
         project: its project file.
         initial_cache: where the settings of CMake's build are written, for the second one.
+        keeps_smaller: with a model, keep LLVM's own object where that has less code.
 
     Raises:
         OptionsError: they cannot be written, or a path cannot stand in them.
     """
-    settings = driver_settings(model, traces, project)
+    settings = driver_settings(model, traces, project, keeps_smaller=keeps_smaller)
     _check_words(settings)
     options = shlex.join(settings)
     compilers = {name: f"{driver} {options}".strip() for name, driver in _DRIVERS.items()}
@@ -79,18 +83,32 @@ def build_commands(
     elif any((root / name).is_file() for name in _WORKSPACES):
         commands = _bazel_commands(settings)
     else:
-        commands = [f"make {wrapped}".strip()]
+        commands = _make_commands(root, wrapped)
     _check_lines(commands, root)
     return commands
 
 
-def driver_settings(model: Path | None, traces: Path | None, project: Path | None) -> list[str]:
+def driver_settings(
+    model: Path | None, traces: Path | None, project: Path | None, *, keeps_smaller: bool = True
+) -> list[str]:
     """The options by which ``mlgo-cc`` compiles as was tuned; see `build_commands`."""
     options = [f"--mlgo-project={project.absolute()}"] if project else []
     options += [f"--mlgo-traces={traces.absolute()}"] if traces else []
     if model:
-        options += ["--mlgo-keep-smaller", f"--mlgo-inlining-model={model.absolute()}"]
+        options += ["--mlgo-keep-smaller"] if keeps_smaller else []
+        options += [f"--mlgo-inlining-model={model.absolute()}"]
     return options
+
+
+def _make_commands(root: Path, wrapped: str) -> list[str]:
+    """Build everything again in the folder, since make does not look at ``CC``."""
+    make = f"make -C {shlex.quote(str(root.absolute()))}"
+    if not wrapped:
+        return [make]
+    if (root / _CONFIG_STATUS).is_file():
+        # With -B, make would run configure again, and automake.
+        return [f"{make} clean", f"{make} {wrapped}"]
+    return [f"{make} -B {wrapped}"]
 
 
 def _check_words(words: Iterable[str]) -> None:

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +22,7 @@ from corpus_tools.errors import CorpusToolsError
 from corpus_tools.extraction.folder import list_folder
 from corpus_tools.extraction.inputs import Status
 from corpus_tools.extraction.links import Link, list_links
+from corpus_tools.extraction.recompile import BuildCommand, list_commands
 from corpus_tools.extraction.run import extract_corpus
 from corpus_tools.manifest import MANIFEST_NAME
 from corpus_tools.reading import Shape, reason_of, shaped
@@ -38,6 +40,7 @@ from mlgo_gym.corpus import Corpus
 _DATABASE: Final = "compile_commands.json"
 _CORPUS: Final = "corpus"
 _FILE: Final = "project.json"
+_LTO: Final = re.compile(r"-fno-lto|-flto(=.*)?")
 _MAX_BYTES: Final = 1 << 26
 _SHOWN: Final = 3
 _SHAPE: Final[Shape] = {
@@ -159,6 +162,29 @@ def known_build(build: Path, corpus: Corpus) -> Build:
         OptionsError: it has no ``compile_commands.json``.
     """
     return build_of(database_of(build), corpus)
+
+
+def count_lto(build: Path) -> int:
+    """How many objects of a build have no code before they are linked: those of ``-flto``.
+
+    Commands tell it; without a ``compile_commands.json`` there are none.
+
+    Raises:
+        OptionsError: it is no ``compile_commands.json``.
+    """
+    database = _find_database(build)
+    if database is None:
+        return 0
+    try:
+        listed = list_commands(database)
+    except CorpusToolsError as error:
+        raise OptionsError(f"build: {error}") from error
+    return sum(isinstance(each, BuildCommand) and _is_lto(each.as_built) for each in listed)
+
+
+def _is_lto(arguments: Iterable[str]) -> bool:
+    said = [each for each in arguments if _LTO.fullmatch(each)]
+    return bool(said) and said[-1] != "-fno-lto"
 
 
 def _find_database(build: Path) -> Path | None:

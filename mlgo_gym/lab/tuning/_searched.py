@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -13,11 +14,11 @@ from typing import Final
 from corpus_tools.printable import first_of
 from mlgo_gym.cc import Build, unrepeatable, write_answers
 from mlgo_gym.corpus import Corpus, ModuleKey, Packages
-from mlgo_gym.lab.tuning._tuned import Tuned
+from mlgo_gym.lab.tuning._tuned import TUNED, Tuned
 from mlgo_gym.lab.tuning._verified import exports_of
 from mlgo_gym.llvm import Compiler, each, options_of
-from mlgo_gym.problems import InliningForSize
-from mlgo_gym.rollout import Code, Trace, measure_named, replay, trace_path
+from mlgo_gym.problems import InliningForSize, Policy
+from mlgo_gym.rollout import Code, Measure, Trace, measure_named, replay, trace_path
 from mlgo_gym.runners import native_policy
 from mlgo_gym.search import ModuleSearch, SearchSetting, search_corpus
 
@@ -75,10 +76,10 @@ class TuneSearch:
         """
         start = monotonic()
         seconds = self._seconds(found)
-        most = max(int(seconds / LEAST_S), 1)
-        parts, left = self._parts(build, found, most)
-        count = sum(map(len, parts.values()))
-        module_s = max(seconds / max(count, 1), LEAST_S)
+        parts, left = self._parts(build, found, seconds)
+        unsearched = self._count_unsearched(found, parts, left)
+        module_s = max(seconds / max(self._turns(parts), 1), LEAST_S)
+        good: list[ModuleSearch] = []
         searches: list[ModuleSearch] = []
         with ExitStack() as stack:
             policy = native_policy(self.model, self.problem, stack) if self.model else None
@@ -106,8 +107,16 @@ class TuneSearch:
                     jobs=self.jobs,
                     timeout_s=self.timeout_s,
                 )
-                searches += self.track(made, len(keys))
-        good = [search for search in searches if not search.error]
+                ended = list(self.track(made, len(keys)))
+                searches += ended
+                names = [search.module for search in ended if not search.error]
+                bars = self._bars(linked, names, measure, policy)
+                good += [
+                    search
+                    for search in ended
+                    if not search.error
+                    and beats(search, bars.get(search.module), keeps_smaller=found.keeps_smaller)
+                ]
         workers = (self.jobs, self.timeout_s)
         answers = write_answers(
             build, good, folder, *workers, replaces_model=self.model is not None
@@ -116,16 +125,17 @@ class TuneSearch:
         codes = self._codes(build.corpus, folder, kept)
         failed = {search.module: search.error for search in searches if search.error}
         spent_s = {**found.spent_s, "searching": monotonic() - start}
-        return replace(found, searched=codes, spent_s=spent_s), {**left, **failed, **answers}
+        found = replace(found, searched=codes, unsearched=unsearched, spent_s=spent_s)
+        return found, {**left, **failed, **answers}
 
     def _parts(
-        self, build: Build, found: Tuned, most: int
+        self, build: Build, found: Tuned, seconds: float
     ) -> tuple[Mapping[str, tuple[ModuleKey, ...]], dict[str, str]]:
         """The modules to search, and those left out since a build would not repeat answers."""
         left: dict[str, str] = {}
         checked: set[str] = set()
         while True:
-            parts = modules_that_matter(found, most, without=left)
+            parts = self._in_time(found, seconds, left)
             names = [key.name for keys in parts.values() for key in keys if key.name not in checked]
             if not names:
                 break
@@ -136,11 +146,67 @@ class TuneSearch:
             self.warn(f"search: left out: {first_of(reasons)}")
         return parts, left
 
+    def _in_time(
+        self, found: Tuned, seconds: float, without: Collection[str]
+    ) -> Mapping[str, tuple[ModuleKey, ...]]:
+        """As many of the modules that matter as can be searched for `LEAST_S` each."""
+        most = max(int(seconds * self.jobs / LEAST_S), 1)
+        while True:
+            parts = modules_that_matter(found, most, without)
+            most = sum(map(len, parts.values())) - 1
+            if most < 1 or self._turns(parts) * LEAST_S <= seconds:
+                return parts
+
+    def _turns(self, parts: Mapping[str, Sequence[ModuleKey]]) -> int:
+        """How many modules are searched one after the other; targets do not share workers."""
+        return sum(math.ceil(len(keys) / self.jobs) for keys in parts.values())
+
+    def _count_unsearched(
+        self, found: Tuned, parts: Mapping[str, Sequence[ModuleKey]], without: Collection[str]
+    ) -> int:
+        """How many modules that matter there is no time for."""
+        every = modules_that_matter(found, len(found.scores), without)
+        total = sum(map(len, every.values()))
+        count = total - sum(map(len, parts.values()))
+        if count:
+            self.warn(
+                f"search: {count} of {total} modules that matter are not searched for want of "
+                f"time, of which each takes {LEAST_S:g} s at least: give more --budget and --search"
+            )
+        return count
+
     def _seconds(self, found: Tuned) -> float:
-        """How long modules are searched together: what is left beside compiling all."""
-        compilations = max(len(scores.code) for scores in found.scores) + 1  # LLVM's own twice
+        """How long the search itself takes: what is left beside compiling all, or at least half.
+
+        The first compilations of small projects say little, as models are compiled then.
+        """
+        compilations = max(len(scores.code) for scores in found.scores) + bool(found.plain)
+        compilations += TUNED in found.models  # LLVM's own is compiled with it once more
         pass_s = found.spent_s["evaluating"] / compilations
-        return (self.budget_s - _PASSES * pass_s) * self.jobs
+        return max(self.budget_s - _PASSES * pass_s, self.budget_s / 2)
+
+    def _bars(
+        self, corpus: Corpus, names: Iterable[str], measure: Measure, policy: Policy | None
+    ) -> dict[str, tuple[float, int]]:
+        """The scores and bytes of text of modules under the model, if there is one."""
+        if policy is None:
+            return {}
+
+        def work(compiler: Compiler, name: str) -> tuple[float, int]:
+            module = corpus[name]
+            made = compiler.compile_module(
+                module,
+                measure.options_for(options_of(module)),
+                problem=self.problem,
+                policy=policy,
+                keep_object=measure.keeps_objects,
+                task=measure.task,
+            )
+            return measure.score(made), made.text_size_bytes
+
+        make = partial(Compiler, timeout_s=self.timeout_s)
+        done = each(names, work, make, jobs=self.jobs)
+        return {one.item: one.value for one in done if not one.error}
 
     def _codes(self, corpus: Corpus, folder: Path, names: Sequence[str]) -> dict[ModuleKey, Code]:
         """Return the code of modules under the answers."""
@@ -154,6 +220,20 @@ def _replayed(corpus: Corpus, folder: Path, compiler: Compiler, name: str) -> Co
     module = corpus[name]
     trace = Trace.load(trace_path(folder, name))
     return Code.of(replay(compiler, trace, module, options_of(module)))
+
+
+def beats(found: ModuleSearch, model: tuple[float, int] | None, *, keeps_smaller: bool) -> bool:
+    """Whether answers make less than the build does without them.
+
+    Args:
+        found: what was found.
+        model: the score and the bytes of text by the build's model, if it has one.
+        keeps_smaller: LLVM's own object takes the place of the model's where that has more text.
+    """
+    own = found.default_score, found.default_size_bytes
+    if model is None or (keeps_smaller and own[1] < model[1]):
+        model = own
+    return (found.score, found.size_bytes) < model
 
 
 def reward_of_build(corpus: Corpus) -> str:

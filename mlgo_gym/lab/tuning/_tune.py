@@ -3,8 +3,8 @@
 Of the models that are there the one is started from that makes the least linked text. A quarter of
 the modules is held out; of a few modules no model is trained, and all say which of those that are
 there is the best. The trainer ``advantage`` learns from the others, around that model; then
-LLVM's own heuristic, that model and the tuned one are compared by linked text, and the best on what
-is held out is chosen.
+LLVM's own heuristic and that model are compared by linked text of all, and the tuned one with the
+better of them by what is held out.
 
 ::
 
@@ -121,6 +121,8 @@ class Tuning:
         setting: how it is tuned.
         watcher: is told what goes on.
         track: shows how far compiling is.
+        lto_modules: how many modules the build compiles with ``-flto``; their objects have no code
+            to compare, so the build keeps those of the model.
     """
 
     folder: Path
@@ -130,6 +132,7 @@ class Tuning:
     plain: Packages | None = None
     watcher: Watcher = field(default_factory=Watcher)
     track: Track = lambda scores, _: scores
+    lto_modules: int = 0
 
     def run(self) -> Tuned:
         """Tune, or go on with it.
@@ -148,6 +151,7 @@ class Tuning:
         targets = dict(self.targets) or _as_one(self.packages)
         self._begin()
         self._warn_of_speed()
+        self._warn_of_lto()
         named = " and ".join([*models, "LLVM's own"])
         scoring = self._scoring(self.packages)
         plain, plain_s = self._plain_code()
@@ -173,6 +177,7 @@ class Tuning:
             validation,
             self.setting.seed,
             plain=plain,
+            keeps_smaller=not self.lto_modules,
         )
         chosen = choose(found)
         self._keep(chosen, found, models[name])
@@ -189,6 +194,14 @@ class Tuning:
             self.watcher.warn(
                 f"{len(fast)} of {len(levels)} modules are compiled at {named}, for speed: what "
                 "makes them smaller may make them slower; measure that, or build with -Os or -Oz"
+            )
+
+    def _warn_of_lto(self) -> None:
+        if self.lto_modules:
+            self.watcher.warn(
+                f"{self.lto_modules} of {len(self.packages)} modules are compiled with -flto: all "
+                "sizes are of objects compiled without it, and what the build links may change "
+                "otherwise; it has no --mlgo-keep-smaller, which compares objects that have code"
             )
 
     @property

@@ -9,7 +9,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from mlgo_gym.corpus import ModuleKey
-from mlgo_gym.evaluation import ModuleScores, Scored, draw, interval
+from mlgo_gym.evaluation import (
+    ModuleScores,
+    RelativeChange,
+    Scored,
+    Statistic,
+    draw,
+    interval,
+)
 from mlgo_gym.lab.tuning._verified import VerifiedTarget
 from mlgo_gym.rollout import BASELINE, Code, linked_text_bytes
 
@@ -53,8 +60,10 @@ class Tuned:
         seed: of the bootstrap.
         choice: which is taken.
         searched: the code of the modules that a search found answers for, which builds repeat.
+        unsearched: how many modules that matter the search had no time for.
         plain: the code of modules without the project file, where there is one.
         verified: what linking said of each target, where it was asked.
+        keeps_smaller: the build keeps LLVM's own object where that has less code.
     """
 
     scores: Sequence[ModuleScores]
@@ -66,8 +75,10 @@ class Tuned:
     seed: int = 0
     choice: TuneChoice = _NONE
     searched: Mapping[ModuleKey, Code] = field(default_factory=dict)
+    unsearched: int = 0
     plain: Mapping[ModuleKey, Code] = field(default_factory=dict)
     verified: Mapping[str, VerifiedTarget] = field(default_factory=dict)
+    keeps_smaller: bool = True
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -116,6 +127,8 @@ class Tuned:
     def _built_code(self, scores: ModuleScores) -> Code:
         if found := self.searched.get(ModuleKey(scores.package, scores.module)):
             return found
+        if not self.keeps_smaller:
+            return scores.code[self.choice.name]
         pair = (scores.code[name] for name in (BASELINE, self.choice.name))
         return min(pair, key=lambda code: code.text_bytes)
 
@@ -135,16 +148,17 @@ class Tuned:
             "linked_text": {part: _changes(scored) for part, scored in parts.items()},
             "targets": found.target_bytes(),
             "searched": len(found.searched),
+            "unsearched": found.unsearched,
             "verified": {name: each.to_json() for name, each in found.verified.items()},
             "spent_s": {name: round(value, 1) for name, value in self.spent_s.items()},
         }
 
 
 def choose(found: Tuned) -> TuneChoice:
-    """The one that makes least linked text of what is held out, LLVM's own before models.
+    """LLVM's own, the first model, or the tuned one, by linked text; in doubt the one before.
 
-    A model is passed over that makes more of what the project links than LLVM's own heuristic, or
-    than the model that it was tuned from.
+    The first model has seen none of the project's modules, so all targets decide about it. The
+    tuned one must make less of what is held out, and no more of all targets.
     """
     held_out = found.part(is_held_out=True)
     modules = len(held_out.modules)
@@ -153,14 +167,13 @@ def choose(found: Tuned) -> TuneChoice:
     sums = {name: float(held_out.linked_text[name].sum()) for name in found.names}
     linked = linked_bytes(found.scores, found.targets, found.names)
     why = _said(found, held_out, sums)
-    order = sorted(found.names, key=lambda name: sums[name])
-    for place, name in enumerate(found.names):
-        least = min(found.names[: place + 1], key=lambda each: linked[each])
-        if linked[name] > linked[least] and name == order[0]:
-            why += f" Of all targets, {least} makes less than {name}."
-        if linked[name] > linked[least]:
-            order.remove(name)
-    return TuneChoice(order[0], why)
+    name = found.start if linked[found.start] < linked[BASELINE] else BASELINE
+    if TUNED in sums and sums[TUNED] < sums[name] and linked[TUNED] <= linked[name]:
+        name = TUNED
+    first = min(found.names, key=sums.__getitem__)
+    if linked[name] < linked[first]:
+        why += f" Of all targets, {name} makes less than {first}."
+    return TuneChoice(name, why)
 
 
 def _said(found: Tuned, held_out: Scored, sums: Mapping[str, float]) -> str:
@@ -194,11 +207,17 @@ def against_start(found: Tuned, scored: Scored) -> tuple[float, float] | None:
     return interval(weights, np.asarray(tuned), np.asarray(start))
 
 
+def change_of(scored: Scored, statistic: Statistic, name: str) -> RelativeChange:
+    """The change of a statistic under a model; an interval only of enough modules."""
+    change = scored.change(statistic, name)
+    return change if len(scored.modules) >= ENOUGH else replace(change, interval=None)
+
+
 def _changes(scored: Scored) -> dict[str, Any]:
     statistic = next((each for each in scored.statistics() if each.key == _LINKED), None)
     if statistic is None:
         return {}
-    found = {name: scored.change(statistic, name) for name in scored.policies}
+    found = {name: change_of(scored, statistic, name) for name in scored.policies}
     return {
         "modules": len(scored.modules),
         **{name: {"change": each.value, "interval": each.interval} for name, each in found.items()},

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import PurePath
 from typing import Any, Final
 
-from mlgo_gym.cc import Build, compile_objects
+from mlgo_gym.cc import ALL, Build, compile_objects
 from mlgo_gym.corpus import ModuleKey
 from mlgo_gym.rollout import LinkedSizes, linked_sizes
 
@@ -100,9 +100,12 @@ def _linked(
 
 
 def exports_of(target: str) -> tuple[str, ...]:
-    """The patterns of what a linked file exports: ``main`` alone if it is a program."""
+    """The patterns of what a linked file exports: ``main`` alone if it is a program.
+
+    All modules of a build that does not say what it links may be a library.
+    """
     is_library = not _LIBRARIES.isdisjoint(PurePath(target).suffixes)
-    return ("*",) if is_library else ("main",)
+    return ("*",) if is_library or target == ALL else ("main",)
 
 
 def _growth(before: LinkedSizes, after: LinkedSizes) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from mlgo_gym.cli import Cell, Grid, Row, amount, as_page, change, ratio
 from mlgo_gym.corpus import ModuleKey
-from mlgo_gym.lab.tuning._tuned import BUILT, PLAIN, TUNED
+from mlgo_gym.lab.tuning._tuned import BUILT, PLAIN, TUNED, change_of
 from mlgo_gym.rollout import BASELINE
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _LINKED: Final = (
 
 
 def parts_grid(found: Tuned) -> Grid:
-    """Linked text of what is held out, what training has seen and all, with intervals."""
+    """Linked text of what is held out, what training has seen and all."""
     parts = {
         "held out": found.part(is_held_out=True),
         "seen": found.part(is_held_out=False),
@@ -37,7 +37,7 @@ def parts_grid(found: Tuned) -> Grid:
 
 def _part(name: str, scored: Scored) -> Row:
     linked = next(each for each in scored.statistics() if each.key == "linked_text")
-    changes = (scored.change(linked, policy) for policy in scored.policies)
+    changes = (change_of(scored, linked, policy) for policy in scored.policies)
     return [
         name,
         amount(len(scored.modules)),
@@ -83,10 +83,19 @@ def _sizes(sizes: Mapping[str, int], found: Tuned) -> list[Cell]:
 
 def built(found: Tuned) -> str:
     """Describe what is built, in a sentence."""
-    text = f"{BUILT.capitalize()}: {found.choice.name}, the smaller object kept"
+    text = f"{BUILT.capitalize()}: {found.choice.name}"
+    if _compares(found):
+        text += ", the smaller object kept"
     if found.searched:
         text += f"; {len(found.searched)} of {len(found.scores)} modules by what a search found"
+    if found.unsearched:
+        text += f"; {found.unsearched} not searched for want of time"
     return f"{text}."
+
+
+def _compares(found: Tuned) -> bool:
+    """Whether the build compares each object with LLVM's own."""
+    return found.keeps_smaller and found.choice.name != BASELINE
 
 
 def modules_grid(found: Tuned) -> Grid:
@@ -119,10 +128,14 @@ def page(found: Tuned, title: str, made: Provenance) -> bytes:
         f"Bytes of code by LLVM {version}, and changes against its own heuristic ({BASELINE}); "
         f"negative is smaller. {found.start} is the model that the tune started from, {TUNED} what "
         "it learned. Linked text counts each COMDAT group once. What is held out was not trained "
-        "on, and the choice is made by it. Of what is built, each object is LLVM's own where that "
-        "has less code (--mlgo-keep-smaller), or what a search found for it, which makes less of "
-        "what is linked by the model and of the object by LLVM's own. "
+        "on, and decides about the tuned model; all targets decide about the first one. "
     )
+    if _compares(found):
+        introduction += (
+            "Of what is built, each object is LLVM's own where that has less code "
+            "(--mlgo-keep-smaller), or what a search found for it, which makes less of what is "
+            "linked by the model and of the object by LLVM's own. "
+        )
     if found.plain:
         introduction += (
             f"{PLAIN} is LLVM's own without the project file, all else is with it: functions that "

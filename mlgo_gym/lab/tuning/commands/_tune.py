@@ -37,6 +37,10 @@ _TRACES: Final = "traces"
 _PROJECT_FILE: Final = "project.txt"
 _LOCAL: Final = "local"
 _SETTINGS: Final = "settings.cmake"
+_UNVERIFIED: Final = (
+    "--verify: nothing is verified: objects of -flto have no code before they are linked; compare "
+    "what the two builds link by mlgo-gym size-report"
+)
 
 
 def add_options(add: shared.Options) -> None:
@@ -99,7 +103,13 @@ def _tuned(options: argparse.Namespace, output: Output) -> int:
         watcher = _watcher(show, output, warnings)
         setting = _setting(options)
         tuning = Tuning(
-            options.output, project.packages, setting, project.targets, project.plain, watcher
+            options.output,
+            project.packages,
+            setting,
+            project.targets,
+            project.plain,
+            watcher,
+            lto_modules=project.lto_modules,
         )
         found = tuning.run()
     if project.build and options.search:
@@ -107,10 +117,18 @@ def _tuned(options: argparse.Namespace, output: Output) -> int:
         warnings += left_out
     model = _model(options, found)
     traces = options.output / _TRACES if found.searched else None
-    if project.build and options.verify:
+    if options.verify and project.lto_modules:
+        warnings.append(_UNVERIFIED)
+        output.warn(_UNVERIFIED)
+    elif options.verify:
         found = _verified(options, project, found, traces, output)
     commands = build_commands(
-        options.build, model, traces, project.file, options.output / _SETTINGS
+        options.build,
+        model,
+        traces,
+        project.file,
+        options.output / _SETTINGS,
+        keeps_smaller=found.keeps_smaller,
     )
     about = [f"Time: {times(found)}.", f"Trainer: {', '.join(tuning.trainer())}."]
     made = Provenance(shlex.join(["mlgo-gym", *sys.argv[1:]]), about, commands, warnings)
@@ -137,6 +155,7 @@ class _Project:
     """The modules, what is linked of them, why others are not there, and what is searched.
 
     With a project file, the modules have local functions, and are there without it as well.
+    ``lto_modules`` is how many the build compiles with ``-flto``.
     """
 
     packages: Packages
@@ -145,6 +164,7 @@ class _Project:
     build: Build | None = None
     plain: Packages | None = None
     file: Path | None = None
+    lto_modules: int = 0
 
 
 def _project(options: argparse.Namespace, output: Output) -> _Project:
@@ -154,7 +174,7 @@ def _project(options: argparse.Namespace, output: Output) -> _Project:
         return _Project(shared.packages_of(options))
     if options.corpus or options.split:
         raise OptionsError("tune: expected --build without --corpus and --split")
-    from mlgo_gym.cc import known_build, open_project
+    from mlgo_gym.cc import count_lto, known_build, open_project
 
     with output.line() as show:
         show("compiling the build's sources to modules")
@@ -166,15 +186,17 @@ def _project(options: argparse.Namespace, output: Output) -> _Project:
     asked = options.search or options.verify
     build = known_build(options.build, project.corpus) if asked else None
     failures, packages = project.failures, Packages.of(project.corpus)
+    lto_modules = count_lto(options.build)
     if options.project is False:
-        return _Project(packages, targets, failures, build)
+        return _Project(packages, targets, failures, build, lto_modules=lto_modules)
     with output.line() as show:
         show("reading which functions the modules share")
         file, local, failed = _localized(options, project)
     if build:
         build = replace(build, corpus=local, project=file, objects=project.objects)
     local_packages = Packages.of(local)
-    return _Project(local_packages, targets, (*failures, *failed), build, packages, file)
+    failures = (*failures, *failed)
+    return _Project(local_packages, targets, failures, build, packages, file, lto_modules)
 
 
 def _localized(options: argparse.Namespace, project: Project) -> tuple[Path, Corpus, list[str]]:
@@ -264,12 +286,13 @@ def _verified(
         return found
     start = monotonic()
     mark_plain(project.file, ())
-    settings = driver_settings(_model(options, found), traces, project.file)
+    settings = driver_settings(
+        _model(options, found), traces, project.file, keeps_smaller=found.keeps_smaller
+    )
     with output.line() as show:
         show("linking each target plainly and as tuned")
-        targets = {name: keys for name, keys in found.targets.items() if name in project.targets}
         workers = shared.workers_of(options)
-        verified = verify(project.build, targets, settings, **workers)
+        verified = verify(project.build, found.targets, settings, **workers)
     mark_plain(project.file, [name for name, each in verified.items() if each.why])
     spent_s = {**found.spent_s, "verifying": monotonic() - start}
     return replace(found, verified=verified, spent_s=spent_s)
