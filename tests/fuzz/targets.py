@@ -294,6 +294,9 @@ RECORD = {
     "size_bytes": 9,
     "compilations": 3,
     "spent_s": 1.5,
+    "default_score": 10.0,
+    "score": 9.0,
+    "wrong": 0,
     "choice": {
         "base": "default",
         "limits": [None, 1, None, 2, None, 3],
