@@ -177,7 +177,7 @@ def test_a_server_without_the_model(farm: Farm, *, is_strict: bool) -> None:
             assert farm.object() == farm.expected(option)
         else:
             assert farm.served() == ["COMPILE_OK"]
-            assert "model 'model': cannot be read: No such file or directory" in done.stderr
+            assert "model 'model': expected a folder, or one of " in done.stderr
             assert farm.object() == farm.expected()
 
 

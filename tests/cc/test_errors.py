@@ -156,6 +156,11 @@ CASES = [
         "cannot read {folder}: Is a directory",
     ),
     Case(
+        "a configuration that does not end",
+        lambda _: {"MLGO_CONFIG": "/dev/zero"},
+        "cannot read /dev/zero: expected a file, found a pipe or a device",
+    ),
+    Case(
         "a word for yes or no",
         lambda _: {"MLGO_IN_PROCESS": "no"},
         "in-process: expected 0 or 1, found 'no'",

@@ -117,10 +117,22 @@ static char *trimmed(char *text) {
   return text;
 }
 
+/* Whether reading it might not end. */
+static bool is_odd(const char *path) {
+  struct stat about;
+  return !stat(path, &about) && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode) &&
+         !is_null_device(path);
+}
+
 /* Lines `key = value`; a line that starts with # is a comment. */
 static bool read_file(const char *path, bool must_exist, const char **values,
                       struct message *message) {
   const char *found[COUNT] = {0};
+  if (is_odd(path)) {
+    snprintf(message->text, MESSAGE_BYTES, "cannot read %s: expected a file, found a pipe or a device",
+             path);
+    return false;
+  }
   FILE *file = fopen(path, "re");
   bool is_good = file || (!must_exist && (errno == ENOENT || errno == ENOTDIR));
   if (!is_good)

@@ -35,11 +35,16 @@ char *read_text(const char *path, char words[WORDS_BYTES]) {
   return text;
 }
 
+/* U+0080 to U+009F in UTF-8, which some terminals obey as they do ESC and a letter. */
+static bool is_c1(const char *at) {
+  return (uint8_t)at[0] == 0xc2 && ((uint8_t)at[1] & 0xe0) == 0x80;
+}
+
 void put_printable(char *to, size_t room, const char *text) {
   size_t used = 0;
   for (const char *at = text; *at && used + sizeof "\\x00" <= room; ++at) {
-    bool is_control = (unsigned char)*at < 0x20 || *at == 0x7f;
-    used += (size_t)snprintf(to + used, room - used, is_control ? "\\x%02x" : "%c", *at);
+    bool is_control = (uint8_t)*at < 0x20 || *at == 0x7f || is_c1(at) || (at > text && is_c1(at - 1));
+    used += (size_t)snprintf(to + used, room - used, is_control ? "\\x%02x" : "%c", (uint8_t)*at);
   }
   to[used] = 0;
 }
