@@ -75,19 +75,22 @@ def read_arrays(data: bytes, limit_bytes: int) -> dict[str, np.ndarray[Any, Any]
     """
     try:
         with open_zip(data, limit_bytes, MOST_ARRAYS) as archive:
-            for member in archive.infolist():
-                _check_array(archive, member)
-            with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-                return dict(arrays)
+            return {
+                each.filename.removesuffix(".npy"): _array(archive, each)
+                for each in archive.infolist()
+            }
     except (ValueError, *_NO_ARRAYS) as error:
         raise ValueError(f"expected a file of arrays: {error}") from error
 
 
-def _check_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
-    """See that the elements are there before there is memory for as many as the header says."""
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray[Any, Any]:
+    """Read an array whose elements are there: memory is taken for as many as the header says."""
     with archive.open(member) as file:
         shape, _, dtype = _HEADERS[np.lib.format.read_magic(file)](file)
         found = member.file_size - file.tell()
-    if math.prod(shape) * max(1, dtype.itemsize) != found:  # elements can be of no bytes
-        what = f"expected an array of shape {shape} and type {dtype}, found {found} bytes"
-        raise ValueError(f"{member.filename}: {what}")
+        if math.prod(shape) * max(1, dtype.itemsize) != found:  # elements can be of no bytes
+            what = f"expected an array of shape {shape} and type {dtype}, found {found} bytes"
+            raise ValueError(f"{member.filename}: {what}")
+        file.seek(0)
+        array: np.ndarray[Any, Any] = np.lib.format.read_array(file, allow_pickle=False)
+        return array

@@ -185,8 +185,9 @@ def _replayed(submission: Submission, suite: Suite) -> SuiteValues:
 
 
 def _inflated(data: bytes, path: str) -> bytes:
+    stream = zlib.decompressobj()
     try:
-        found = (stream := zlib.decompressobj()).decompress(data, _MAX_DECISIONS + 1)
+        found = stream.decompress(data, _MAX_DECISIONS + 1)
     except zlib.error as error:
         raise BenchmarkError(f"{path}: {error}") from error
     if len(found) > _MAX_DECISIONS:
