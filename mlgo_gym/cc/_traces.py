@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, takewhile
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from corpus_tools.code import code_sections
@@ -231,9 +232,12 @@ def write_answers(
     jobs: int,
     timeout_s: float,
     *,
-    replaces_model: bool = False,
+    models: Mapping[str, tuple[float, int]] = MappingProxyType({}),
+    keeps_smaller: bool = True,
 ) -> dict[str, str | None]:
     """Write what was found for each module that is better, and whose text in clang is no more.
+
+    Better is what `beats` says.
 
     Args:
         build: the modules.
@@ -241,8 +245,8 @@ def write_answers(
         folder: of their traces; its answers are written anew.
         jobs: how many clangs run at once.
         timeout_s: how long one may take, in seconds.
-        replaces_model: the build has a model, which would answer otherwise where LLVM's own answers
-            are the best that was found; these are written, too.
+        models: of modules for which the build has a model, the score and the bytes of text by it.
+        keeps_smaller: as `beats` has it.
 
     Returns:
         The modules that are better by what was found; with a reason where that is left out.
@@ -251,7 +255,11 @@ def write_answers(
         OptionsError: the folder cannot be written.
         TraceError: a trace that was just written cannot be read.
     """
-    better = [each for each in searches if _is_better(each, replaces_model=replaces_model)]
+    better = [
+        each
+        for each in searches
+        if beats(each, models.get(each.module), keeps_smaller=keeps_smaller)
+    ]
     with ThreadPoolExecutor(jobs) as pool:
         lines = list(pool.map(partial(_line, build, folder, timeout_s), better))
     kept = sorted((line for line, _ in lines if line), key=lambda line: line.split(" ", 4)[4])
@@ -268,11 +276,20 @@ def write_answers(
     return {each.module: reason for each, (_, reason) in zip(better, lines, strict=True)}
 
 
-def _is_better(found: ModuleSearch, *, replaces_model: bool) -> bool:
-    if found.score > found.default_score or found.size_bytes > found.default_size_bytes:
+def beats(found: ModuleSearch, model: tuple[float, int] | None, *, keeps_smaller: bool) -> bool:
+    """Whether answers make less than the build does without them, and no more than LLVM's own.
+
+    Args:
+        found: what was found; nothing beats where the search failed.
+        model: the score and the bytes of text by the build's model, if it has one.
+        keeps_smaller: LLVM's own object takes the place of the model's where that has more text.
+    """
+    own = found.default_score, found.default_size_bytes
+    if found.score > own[0] or found.size_bytes > own[1]:
         return False
-    is_less = found.score < found.default_score or found.size_bytes < found.default_size_bytes
-    return is_less or replaces_model
+    if model is None or (keeps_smaller and own[1] < model[1]):
+        model = own
+    return (found.score, found.size_bytes) < model
 
 
 def _line(

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.cc._traces import ANSWERS, Build, open_build
+from mlgo_gym.cc._traces import ANSWERS, Build, beats, open_build
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._packages import ModuleKey
 from mlgo_gym.errors import InputError
 from mlgo_gym.lab.tuning._searched import (
     LEAST_S,
     TuneSearch,
-    beats,
     modules_that_matter,
     reward_of_build,
 )

@@ -342,7 +342,8 @@ def test_llvm_s_own_answers_in_place_of_a_model_s(
         size = own.text_size_bytes
         found = ModuleSearch("f.o", size, size, default_score=5.0, score=5.0)
         assert write_answers(build, [found], traces, 1, 60) == {}
-        assert write_answers(build, [found], traces, 1, 60, replaces_model=True) == {"f.o": None}
+        models = {"f.o": (6.0, size)}
+        assert write_answers(build, [found], traces, 1, 60, models=models) == {"f.o": None}
     model = {"MLGO_INLINING_MODEL": str(MODELS / "never")}
     compile_file(driver, work, model)
     assert text_of(work / "f.o") != size

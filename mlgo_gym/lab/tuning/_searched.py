@@ -79,7 +79,7 @@ class TuneSearch:
         parts, left = self._parts(build, found, seconds)
         unsearched = self._count_unsearched(found, parts, left)
         module_s = max(seconds / max(self._turns(parts), 1), LEAST_S)
-        good: list[ModuleSearch] = []
+        models: dict[str, tuple[float, int]] = {}
         searches: list[ModuleSearch] = []
         with ExitStack() as stack:
             policy = native_policy(self.model, self.problem, stack) if self.model else None
@@ -110,16 +110,15 @@ class TuneSearch:
                 ended = list(self.track(made, len(keys)))
                 searches += ended
                 names = [search.module for search in ended if not search.error]
-                bars = self._bars(linked, names, measure, policy)
-                good += [
-                    search
-                    for search in ended
-                    if not search.error
-                    and beats(search, bars.get(search.module), keeps_smaller=found.keeps_smaller)
-                ]
-        workers = (self.jobs, self.timeout_s)
+                models |= self._by_model(linked, names, measure, policy)
         answers = write_answers(
-            build, good, folder, *workers, replaces_model=self.model is not None
+            build,
+            [search for search in searches if not search.error],
+            folder,
+            self.jobs,
+            self.timeout_s,
+            models=models,
+            keeps_smaller=found.keeps_smaller,
         )
         kept = [name for name, reason in answers.items() if reason is None]
         codes = self._codes(build.corpus, folder, kept)
@@ -185,7 +184,7 @@ class TuneSearch:
         pass_s = found.spent_s["evaluating"] / compilations
         return max(self.budget_s - _PASSES * pass_s, self.budget_s / 2)
 
-    def _bars(
+    def _by_model(
         self, corpus: Corpus, names: Iterable[str], measure: Measure, policy: Policy | None
     ) -> dict[str, tuple[float, int]]:
         """The scores and bytes of text of modules under the model, if there is one."""
@@ -220,20 +219,6 @@ def _replayed(corpus: Corpus, folder: Path, compiler: Compiler, name: str) -> Co
     module = corpus[name]
     trace = Trace.load(trace_path(folder, name))
     return Code.of(replay(compiler, trace, module, options_of(module)))
-
-
-def beats(found: ModuleSearch, model: tuple[float, int] | None, *, keeps_smaller: bool) -> bool:
-    """Whether answers make less than the build does without them.
-
-    Args:
-        found: what was found.
-        model: the score and the bytes of text by the build's model, if it has one.
-        keeps_smaller: LLVM's own object takes the place of the model's where that has more text.
-    """
-    own = found.default_score, found.default_size_bytes
-    if model is None or (keeps_smaller and own[1] < model[1]):
-        model = own
-    return (found.score, found.size_bytes) < model
 
 
 def reward_of_build(corpus: Corpus) -> str:
