@@ -37,7 +37,7 @@ from mlgo_gym.lab.programs import _file, _sums
 from mlgo_gym.lab.tiers import _recording
 from mlgo_gym.lab.tuning import _triplets, _tune_scores
 from mlgo_gym.llvm import _compiler as llvm_compiler
-from mlgo_gym.llvm import _limits, _request
+from mlgo_gym.llvm import _limits, _request, _site
 from mlgo_gym.llvm import _worker_process as _worker
 from mlgo_gym.model import (
     _compiler,
@@ -102,8 +102,8 @@ BYTES = {
     "a text of the metadata of a part of a dataset, or of a set of Minari": _parts.MAX_TEXT_BYTES,
     "a row group of a part, as far as it is read, by its metadata": _parts.MAX_GROUP_BYTES,
     "the tensors of a trace": _trace._MAX_BODY_BYTES,
-    "the sites of a trace": _trace._MAX_SITES_BYTES,
-    "one of them": _trace._MAX_SITE_BYTES,
+    "the sites of a trace": _site.MAX_SITES_LENGTH,
+    "one of them": _site.MAX_SITE_LENGTH,
     "a message of a gRPC host, unless told otherwise": _wire.DEFAULT_MAX_MESSAGE_BYTES,
     "a message of a gRPC client that is not an observation": _wire.MAX_HEADER_BYTES,
     "a graph under training, in a child process": _interpreter.MAX_GRAPH_BYTES,
@@ -171,8 +171,8 @@ NUMBERS = {
     "numbers of one vector of a vocabulary": _vocabulary.MAX_DIMENSION,
     "elements of one list of a part's metadata": _parts.MAX_LIST_LENGTH,
     "characters of a dataset's settings": _episodes.MAX_SETTINGS_LENGTH,
-    "characters of the sites of an episode of a dataset": _episodes.MAX_SITES_LENGTH,
-    "characters of one site of a dataset": _episodes.MAX_SITE_LENGTH,
+    "characters of the sites of an episode of a dataset": _site.MAX_SITES_LENGTH,
+    "characters of one site of a dataset": _site.MAX_SITE_LENGTH,
     "layers of a network, by its configuration": _networks.MOST_LAYERS,
     "levels of JSON": reading.MAX_LEVELS,
     "values of JSON, of which an object counts as five, and a comma in a text as "

@@ -17,7 +17,7 @@ import numpy as np
 
 from corpus_tools.reading import shaped
 from mlgo_gym.base import SpecError, TraceError, parse_json
-from mlgo_gym.llvm import Site
+from mlgo_gym.llvm import Site, read_sites
 from mlgo_gym.problems import Problem, observation_array, observation_dtype
 from mlgo_gym.rollout import Attempt, Decision, ModuleReport, Trace, measure_of, problem_of
 
@@ -32,12 +32,6 @@ MAX_ARRAY_BYTES: Final = 1 << 29
 
 MAX_SETTINGS_LENGTH: Final = 1 << 20
 """The most characters that the settings of an episode may take that are read."""
-
-MAX_SITES_LENGTH: Final = 1 << 26
-"""The most characters that the sites of an episode may take that are read, all together."""
-
-MAX_SITE_LENGTH: Final = 1 << 20
-"""The most characters that one of them may take."""
 
 _Array = np.ndarray[Any, Any]
 
@@ -215,26 +209,16 @@ def settings_of(text: str) -> dict[str, Any]:
     Raises:
         ValueError: it is something else, or too long.
     """
-    _check_length("settings", len(text), MAX_SETTINGS_LENGTH)
+    if len(text) > MAX_SETTINGS_LENGTH:
+        limit = f"expected at most {MAX_SETTINGS_LENGTH} characters"
+        raise SpecError(f"settings: {limit}, found {len(text)}")
     settings: dict[str, Any] = shaped(parse_json(text), dict, "settings")
     return settings
 
 
 def sites_of(texts: Sequence[str]) -> tuple[Site, ...]:
-    """Read the sites of an episode; equal texts are one object.
-
-    Raises:
-        ValueError: one is no site, or they are too long.
-    """
-    _check_length("a site", max(map(len, texts), default=0), MAX_SITE_LENGTH)
-    _check_length("the sites of an episode", sum(map(len, texts)), MAX_SITES_LENGTH)
-    sites = {text: Site.from_json(text) for text in dict.fromkeys(texts)}
-    return tuple(sites[text] for text in texts)
-
-
-def _check_length(what: str, found: int, most: int) -> None:
-    if found > most:
-        raise SpecError(f"{what}: expected at most {most} characters, found {found}")
+    """Read the sites of an episode, as `mlgo_gym.llvm.read_sites` does."""
+    return read_sites(texts, "the sites of an episode")
 
 
 def _arrays(decisions: tuple[Decision, ...], problem: Problem) -> tuple[_Array, _Array]:

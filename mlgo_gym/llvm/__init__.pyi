@@ -45,6 +45,8 @@ from ._schedule import Jobs as Jobs
 from ._schedule import Made as Made
 from ._schedule import State as State
 from ._self_check import check_memory as check_memory
+from ._site import check_site_lengths as check_site_lengths
+from ._site import read_sites as read_sites
 from ._target import ALL_LEVELS as ALL_LEVELS
 from ._target import MARKING as MARKING
 from ._target import check_choice as check_choice

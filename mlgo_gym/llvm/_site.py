@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass
-from typing import Any
+from typing import Any, AnyStr, Final
 
 from corpus_tools.reading import brief
 from mlgo_gym.base import SpecError, parse_json
 from mlgo_gym.stream import Observation
+
+MAX_SITE_LENGTH: Final = 1 << 20
+"""The most bytes, or characters, that one site in a file may take."""
+
+MAX_SITES_LENGTH: Final = 1 << 26
+"""The most that those of one compilation may take, all together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +123,32 @@ def _is_typed(site: Site) -> bool:
     return all(isinstance(each, str) for each in texts) and all(
         type(each) is int and each >= 0 for each in numbers
     )
+
+
+def read_sites(texts: Sequence[AnyStr], whole: str) -> tuple[Site, ...]:
+    """Read the sites of a compilation, which `Site.to_json` has written; equal ones are one object.
+
+    Args:
+        texts: one for each decision.
+        whole: what they are called all together, for an error.
+
+    Raises:
+        SpecError: one is no site, or they are too long.
+    """
+    check_site_lengths(texts, whole)
+    sites = {text: Site.from_json(text) for text in dict.fromkeys(texts)}
+    return tuple(sites[text] for text in texts)
+
+
+def check_site_lengths(texts: Sequence[AnyStr], whole: str) -> None:
+    """See that no site, and not all of them, are longer than what is read."""
+    unit = "bytes" if texts and isinstance(texts[0], bytes) else "characters"
+    for what, found, most in (
+        ("a site", max(map(len, texts), default=0), MAX_SITE_LENGTH),
+        (whole, sum(map(len, texts)), MAX_SITES_LENGTH),
+    ):
+        if found > most:
+            raise SpecError(f"{what}: expected at most {most} {unit}, found {found}")
 
 
 def site_of(observation: Observation) -> Site | None:

@@ -49,7 +49,7 @@ from mlgo_gym.base import (
     read_bounded,
     write_atomically,
 )
-from mlgo_gym.llvm import CompilationResult, Site
+from mlgo_gym.llvm import CompilationResult, Site, check_site_lengths, read_sites
 from mlgo_gym.problems import Problem
 from mlgo_gym.stream import feature_specs
 
@@ -57,8 +57,6 @@ _VERSION, _VERSION_WITH_SITES = 1, 2
 _MAX_BODY_BYTES: Final = 1 << 30
 _MAX_FILE_BYTES: Final = _MAX_BODY_BYTES + (1 << 24)
 _MAX_HEADER_BYTES: Final = 1 << 20
-_MAX_SITES_BYTES: Final = 1 << 26
-_MAX_SITE_BYTES: Final = 1 << 20
 _HASH_BYTES: Final = 32
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _ABOUT: Final = (
@@ -161,7 +159,10 @@ class Trace:
     def to_bytes(self) -> bytes:
         """The whole file."""
         lines = [site.to_json().encode() + b"\n" for site in self.sites]
-        _check_site_sizes(lines, self.module)
+        try:
+            check_site_lengths(lines, "sites")
+        except SpecError as error:
+            raise TraceError(self.module, str(error)) from error
         sites = b"".join(lines)
         body = zlib.compress(self.advice + self.observations + sites, 9)
         header = {
@@ -290,9 +291,8 @@ def _check_hash(value: str, field_name: str, name: str) -> None:
 def _sites(data: bytes, decisions: int, name: str) -> tuple[Site, ...]:
     _check_sites(data.count(b"\n"), decisions, name)  # before there is an object for each line
     lines = data.splitlines(keepends=True)
-    _check_site_sizes(lines, name)
     try:
-        sites = tuple(Site.from_json(line) for line in lines)
+        sites = read_sites(lines, "sites")
     except SpecError as error:
         raise TraceError(name, str(error)) from error
     _check_sites(len(sites), decisions, name)
@@ -302,15 +302,6 @@ def _sites(data: bytes, decisions: int, name: str) -> tuple[Site, ...]:
 def _check_sites(found: int, decisions: int, name: str) -> None:
     if found not in (0, decisions):
         raise TraceError(name, f"sites: expected {decisions}, or none, found {found}")
-
-
-def _check_site_sizes(lines: Sequence[bytes], name: str) -> None:
-    for what, found, most in (
-        ("a site", max(map(len, lines), default=0), _MAX_SITE_BYTES),
-        ("sites", sum(map(len, lines)), _MAX_SITES_BYTES),
-    ):
-        if found > most:
-            raise TraceError(name, f"{what}: expected at most {most} bytes, found {found}")
 
 
 def _inflated(body: memoryview, size: int, name: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -153,14 +154,19 @@ def reads(code: str) -> bool:
     return False
 
 
-def test_every_reader_is_fuzzed() -> None:
-    """A new one gets a row, in `FUZZED` or, with a reason, in `ELSEWHERE`."""
-    found = {
+def files_that(fits: Callable[[str], bool]) -> set[str]:
+    """The files of the packages whose code fits."""
+    return {
         str(path.relative_to(ROOT))
         for top in ("corpus_tools", "mlgo_gym")
         for path in (ROOT / top).rglob("*.py")
-        if reads(path.read_text(encoding="utf-8"))
+        if fits(path.read_text(encoding="utf-8"))
     }
+
+
+def test_every_reader_is_fuzzed() -> None:
+    """A new one gets a row, in `FUZZED` or, with a reason, in `ELSEWHERE`."""
+    found = files_that(reads)
     assert not FUZZED.keys() & ELSEWHERE.keys()
     assert found == FUZZED.keys() | ELSEWHERE.keys()
     assert set(FUZZED.values()) <= set(TARGETS)
@@ -181,12 +187,7 @@ def _arguments(call: ast.Call) -> list[ast.expr]:
 
 
 def test_archives_are_read_in_one_place() -> None:
-    found = {
-        str(path.relative_to(ROOT))
-        for top in ("corpus_tools", "mlgo_gym")
-        for path in (ROOT / top).rglob("*.py")
-        if unpacks(path.read_text(encoding="utf-8"))
-    }
+    found = files_that(unpacks)
     assert found == UNPACKING.keys()
 
 
