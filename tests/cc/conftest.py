@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -145,6 +147,13 @@ def elsewhere(driver: Driver, cache: Path) -> Driver:
 
 def folder_of(driver: Driver) -> Path:
     return driver.program().parents[1]
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens at now."""
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def only(driver: Driver, pattern: str) -> Path:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cc.conftest import MODELS, NOTHING, SOURCE, Driver
+from tests.cc.conftest import MODELS, NOTHING, SOURCE, Driver, free_port
 from tests.conftest import require
 from tests.waiting import wait_for
 
@@ -83,12 +83,6 @@ class Farm:
         done = self.driver.run("-O2", "-c", "f.c", *arguments, cwd=self.work)
         assert (done.returncode, done.stderr) == (0, b"")
         return self.object()
-
-
-def free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def is_listening(port: int) -> bool:

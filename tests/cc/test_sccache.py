@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.cc.conftest import MODELS, SOURCE, Driver
+from tests.cc.conftest import MODELS, SOURCE, Driver, free_port
 from tests.conftest import require
 
 BUSTER = "SCCACHE_C_CUSTOM_CACHE_BUSTER"
@@ -33,11 +32,16 @@ def compile_cached(driver: Driver, tmp_path: Path) -> Iterator[Compile]:
     work = tmp_path / "work"
     work.mkdir()
     (work / "f.c").write_text(SOURCE)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    own = {"SCCACHE_DIR": str(tmp_path / "sccache"), "SCCACHE_SERVER_PORT": str(port)}
+    own = {"SCCACHE_DIR": str(tmp_path / "sccache"), "SCCACHE_IDLE_TIMEOUT": "60"}
     environment = {**driver.environment, **own}
+    for _ in range(3):  # somebody else may have taken the port meanwhile
+        environment["SCCACHE_SERVER_PORT"] = str(free_port())
+        command = [sccache, "--start-server"]
+        started = subprocess.run(command, env=environment, capture_output=True, check=False)
+        if started.returncode == 0:
+            break
+    else:
+        pytest.fail(f"sccache did not start: {started.stderr.decode()}")
 
     def compiled(settings: Mapping[str, str]) -> tuple[int, str, bytes]:
         (work / "f.o").unlink(missing_ok=True)
