@@ -37,7 +37,7 @@ SECTIONS: Final = {"Opcodes": OPCODES, "Types": TYPES, "Arguments": ARGUMENTS}
 WEIGHTS: Final = {"Opcodes": 1.0, "Types": 0.5, "Arguments": 0.2}
 """What LLVM multiplies each section's vectors by (``llvm/lib/Analysis/IR2Vec.cpp``)."""
 ENTITIES: Final = tuple((section, name) for section, names in SECTIONS.items() for name in names)
-CORE: Final = len(InliningForSize.features)
+CORE: Final = len(InliningForSize().layout.features)
 FEWEST: Final = 200
 """A package with fewer labels is learned from, and not asked about."""
 _ROWS: Final = ("features", "advantages", "weights", "defaults", "packages")

@@ -47,7 +47,7 @@ def kept(unit: KeptObjectUnit, problem: Problem, policy: PolicyLike) -> int:
     """Compile, and make a trace's file; how many decisions there are."""
     found: list[Decision] = []
     made = unit.attempt(RecordingPolicy(policy, problem, found))
-    Trace.of(made, problem, [each.advice for each in found]).to_bytes()
+    Trace.of(made, problem.layout, [each.advice for each in found]).to_bytes()
     return len(found)
 
 

@@ -46,7 +46,7 @@ POSITIONS = 33
 ASKING = POSITIONS - 1  # the position of the live range that asks
 STARTS: dict[str, int] = {}  # where each feature's numbers begin in the vector
 NUMBERS = 0
-for each in PROBLEM.features:
+for each in PROBLEM.layout.features:
     STARTS[each.spec.name] = NUMBERS
     NUMBERS += each.spec.element_count
 WIDE = [name for name in STARTS if name not in ("mask", "progress")]

@@ -40,7 +40,7 @@ from mlgo_gym.rollout import rollout
 from mlgo_gym.training import VectorNormalization, export_torch
 
 PROBLEM = InliningForSize(derived=True)
-NAMES = [each.spec.name for each in PROBLEM.features]
+NAMES = PROBLEM.layout.feature_names
 COST = NAMES.index("cost_estimate")
 THRESHOLD, WIDTH = 5, 8  # LLVM's rule at -Oz inlines what costs less than 5
 AGAINST = 1.5  # how much more likely "leave" starts than "inline", in log-odds, without the rule

@@ -23,7 +23,7 @@ from mlgo_gym import InliningForSize
 from mlgo_gym.datasets import Dataset
 from mlgo_gym.envs import FloatVectorObservation, SignedLogObservation
 
-FEATURES = [feature.spec.name for feature in InliningForSize.features]
+FEATURES = InliningForSize().layout.feature_names
 
 
 class Decisions(OfflineData):  # type: ignore[misc]
@@ -46,7 +46,7 @@ def columns(batch: Mapping[str, Any]) -> dict[str, Any]:
 
 
 address, *folders = sys.argv[1:]
-dataset = Dataset.open(*folders, problem=InliningForSize)
+dataset = Dataset.open(*folders, problem=InliningForSize.name)
 ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
 env = FloatVectorObservation(SignedLogObservation(gymnasium.make("mlgo_gym/InliningForSize-v0")))
 config = (

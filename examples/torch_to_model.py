@@ -19,7 +19,7 @@ from mlgo_gym.stream import Observation
 from mlgo_gym.training import VectorNormalization, export_torch
 
 problem = InliningForSize()
-names = [feature.spec.name for feature in problem.features]
+names = problem.layout.feature_names
 
 # Inline what costs less than 30, on the logarithm that SignedLogObservation makes of it.
 layer = torch.nn.Linear(len(names), 2)

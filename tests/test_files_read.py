@@ -138,7 +138,9 @@ def run_with(name: str) -> Callable[[Path], object]:
 def model_with(name: str) -> Callable[[Path], object]:
     def loaded(path: Path) -> object:
         path.rename(path.with_name(name))
-        return ModelUnderTrainingRunner(path.parent, InliningForSize.sent(), InliningForSize.advice)
+        return ModelUnderTrainingRunner(
+            path.parent, InliningForSize().layout.specs, InliningForSize.advice
+        )
 
     return loaded
 

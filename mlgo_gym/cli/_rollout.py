@@ -124,7 +124,7 @@ def _warn_of_another_llvm(
     card = read_card(model)
     versions = {report.baseline.llvm_version for report in reports if report.baseline}
     if card and versions - {card.llvm_version}:
-        new = card.differences(problem.sent())
+        new = card.differences(problem.layout.specs)
         output.warn(
             f"model {str(model)!r} was trained on LLVM {card.llvm_version}, this is LLVM "
             f"{', '.join(versions)}; inputs that it does not know: {', '.join(new) or 'none'}"

@@ -387,7 +387,7 @@ def rolled_out(
 
 
 def _settings(kind: type[Problem]) -> tuple[Field[Any], ...]:
-    return fields(kind)  # type: ignore[arg-type]
+    return tuple(each for each in fields(kind) if each.init)
 
 
 def _file_settings() -> list[str]:

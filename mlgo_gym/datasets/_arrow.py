@@ -11,7 +11,7 @@ import numpy as np
 from mlgo_gym.base import DatasetError, EnvironmentSetupError, InternalError, TensorSpec
 from mlgo_gym.datasets._episodes import LABELS, Episode, settings_text
 from mlgo_gym.datasets._header import METADATA_KEY, DatasetHeader
-from mlgo_gym.problems import Feature, Problem, observation_dtype, row_shape
+from mlgo_gym.problems import Feature, Layout, row_shape
 
 try:
     import pyarrow as pa
@@ -42,12 +42,12 @@ _Array = np.ndarray[Any, Any]
 
 def arrow_schema(header: DatasetHeader) -> Any:
     """The columns of a dataset, with their meanings and units, and its header as metadata."""
-    problem = header.problem
+    layout = header.layout
     text = pa.dictionary(pa.int32(), pa.string())
     fields = [pa.field(name, text, nullable=False) for name in TEXTS]
     fields.append(pa.field("step", pa.int32(), nullable=False))
-    fields += [_feature_field(each) for each in problem.described_features()]
-    fields.append(pa.field("action", _type(problem.advice), nullable=False))
+    fields += [_feature_field(each) for each in layout.tensors]
+    fields.append(pa.field("action", _type(layout.advice), nullable=False))
     fields.append(pa.field("outcome", pa.float32()))
     fields += [pa.field(name, pa.float64()) for name in (*_SCORES, *LABELS)]
     fields.append(pa.field(SITE, text, nullable=False))
@@ -60,7 +60,7 @@ def arrow_schema(header: DatasetHeader) -> Any:
 def column_widths(header: DatasetHeader) -> dict[str, int]:
     """How many values each column of a dataset has in a row."""
     names = dict.fromkeys(arrow_schema(header).names, 1)
-    return names | {spec.name: math.prod(row_shape(spec)) for spec in header.problem.sent()}
+    return names | {spec.name: math.prod(row_shape(spec)) for spec in header.layout.specs}
 
 
 def table_of(episodes: Sequence[Episode], schema: Any) -> Any:
@@ -88,15 +88,15 @@ class Batch(Mapping[str, _Array]):
     score that is not there is NaN; texts are ``object [N]``. The arrays may be read only.
     """
 
-    def __init__(self, rows: Any, problem: Problem | type[Problem], source: str) -> None:
+    def __init__(self, rows: Any, layout: Layout, source: str) -> None:
         self.rows = rows
-        self.problem = problem
+        self.layout = layout
         self.source = source
 
     def __getitem__(self, name: str) -> _Array:
         if name not in self.rows.schema.names:
             raise KeyError(name)
-        return _column_array(self.rows.column(name), name, self.problem, self.source)
+        return _column_array(self.rows.column(name), name, self.layout, self.source)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.rows.schema.names)
@@ -111,13 +111,12 @@ class Batch(Mapping[str, _Array]):
         return int(self.rows.num_rows)
 
     def features(self) -> dict[str, _Array]:
-        """The problem's features by name, as `mlgo_gym.problems.columns` makes them."""
-        names = [each.spec.name for each in self.problem.features]
-        return {name: self._required(name) for name in names}
+        """The features by name, as `mlgo_gym.problems.Layout.columns` makes them."""
+        return {name: self._required(name) for name in self.layout.feature_names}
 
     def observations(self) -> _Array:
-        """The observations that LLVM sent, ``[N]`` of `observation_dtype`: LLVM's bytes."""
-        dtype = observation_dtype(self.problem)
+        """The observations that LLVM sent, ``[N]`` of the layout's dtype: LLVM's bytes."""
+        dtype = self.layout.dtype
         array = np.empty(self.row_count, dtype)
         for name in dtype.names or ():
             array[name] = self._required(name)
@@ -131,7 +130,7 @@ class Batch(Mapping[str, _Array]):
         return self[name]
 
 
-def _column_array(column: Any, name: str, problem: Problem | type[Problem], source: str) -> _Array:
+def _column_array(column: Any, name: str, layout: Layout, source: str) -> _Array:
     """A column of a record batch as an array: ``[N]``, or ``[N, 33]``."""
     if name in NUMBERS:
         return np.asarray(column.to_numpy(zero_copy_only=False))
@@ -139,7 +138,7 @@ def _column_array(column: Any, name: str, problem: Problem | type[Problem], sour
         raise DatasetError(source, f"column {name!r}: expected no null, found {column.null_count}")
     if name in (*TEXTS, SITE):
         return _words(column, name, source)
-    shape = next((row_shape(spec) for spec in problem.sent() if spec.name == name), ())
+    shape = next((row_shape(spec) for spec in layout.specs if spec.name == name), ())
     values = column.flatten() if shape else column
     if values.null_count:
         raise DatasetError(source, f"column {name!r}: expected no null, found {values.null_count}")

@@ -41,7 +41,7 @@ from mlgo_gym.datasets._parts import (
     part_paths,
     read_part,
 )
-from mlgo_gym.problems import Problem
+from mlgo_gym.problems import Layout, Problem
 
 _Array = np.ndarray[Any, Any]
 
@@ -76,7 +76,7 @@ class Dataset:
         cls,
         path: str | Path,
         *more: str | Path,
-        problem: Problem | type[Problem] | None = None,
+        problem: Problem | str | None = None,
         llvm_version: str | None = None,
         allow_mixed: bool = False,
     ) -> Self:
@@ -88,7 +88,7 @@ class Dataset:
         Args:
             path: a folder, by path or URI (``s3://BUCKET/KEY``), or one part.
             more: others that are read after it.
-            problem: what it must be of; given as an instance, with the same settings.
+            problem: what it must be of: a problem with the same settings, or a problem's name.
             llvm_version: the LLVM that it must be of.
             allow_mixed: take other settings, levels and versions of LLVM too; `differences` has
                 them. Another problem is refused all the same.
@@ -98,7 +98,7 @@ class Dataset:
         """
         folders = [_parts(local_parts(each)) for each in (path, *more)]
         first = _first([part for parts in folders for part in parts])
-        expected = _expected(folders[0][0].header.taking(first.problem), problem, llvm_version)
+        expected = _expected(folders[0][0].header.with_layout(first.layout), problem, llvm_version)
         differences: list[str] = []
         for parts in folders:
             found = [each for part in parts for each in _compared(part, expected)]
@@ -116,9 +116,9 @@ class Dataset:
         return _first(self.parts)
 
     @property
-    def problem(self) -> Problem | type[Problem]:
-        """The problem that LLVM asked about."""
-        return self.header.problem
+    def layout(self) -> Layout:
+        """The layout of the observations."""
+        return self.header.layout
 
     @property
     def row_count(self) -> int:
@@ -178,22 +178,23 @@ def _parts(path: Path) -> list[Part]:
 
 
 def _expected(
-    found: DatasetHeader, problem: Problem | type[Problem] | None, llvm_version: str | None
+    found: DatasetHeader, problem: Problem | str | None, llvm_version: str | None
 ) -> DatasetHeader:
-    settings = problem.settings() if isinstance(problem, Problem) else found.settings
-    kind = problem.described if isinstance(problem, Problem) else problem
     version = found.llvm_version if llvm_version is None else llvm_version
-    wanted = replace(found, settings=settings, llvm_version=version)
-    return replace(wanted, problem=kind or found.problem).taking(found.problem)
+    wanted = replace(found, llvm_version=version)
+    if isinstance(problem, Problem):
+        wanted = replace(wanted, layout=problem.layout, settings=problem.settings())
+        return wanted.with_layout(found.layout)
+    return replace(wanted, layout=replace(found.layout, name=problem or found.layout.name))
 
 
 def _compared(part: Part, expected: DatasetHeader) -> list[tuple[str, str]]:
-    if part.header.problem.name != expected.problem.name:
+    if part.header.layout.name != expected.layout.name:
         raise DatasetError(
             str(part.path),
-            f"problem: expected {expected.problem.name}, found {part.header.problem.name}",
+            f"problem: expected {expected.layout.name}, found {part.header.layout.name}",
         )
-    found = part.header if part.rows else part.header.taking(expected.problem)
+    found = part.header if part.rows else part.header.with_layout(expected.layout)
     return [(str(part.path), each) for each in expected.differences(found)]
 
 
@@ -220,7 +221,7 @@ def _read(part: Part, rows: int, columns: Sequence[str] | None) -> Iterator[Batc
             for batch in file.iter_batches(rows, columns=columns, use_threads=False):
                 for name in lacking:
                     batch = batch.append_column(name, unknown(name, len(batch)))  # noqa: PLW2901
-                yield Batch(batch, part.header.problem, str(part.path))
+                yield Batch(batch, part.header.layout, str(part.path))
     except pa.ArrowException as error:
         raise DatasetError(str(part.path), f"damaged: {error}") from error
 
@@ -229,7 +230,7 @@ def _episodes(part: Part) -> Iterator[Episode]:
     """Episodes are put together out of the batches that they lie in."""
     pieces: list[dict[str, _Array]] = []
     settings_at = lru_cache(maxsize=1)(settings_of)  # many may be more than there is memory for
-    row_bytes = sum(spec.size_bytes for spec in part.header.problem.sent())
+    row_bytes = sum(spec.size_bytes for spec in part.header.layout.specs)
     for batch in _read(part, _ROWS, None):
         arrays = _arrays(batch)
         held = sum(len(each["step"]) for each in pieces) + batch.row_count
@@ -266,7 +267,7 @@ def _episode(
     try:
         return Episode(
             Source(package, module, digest, policy, settings_at(settings)),
-            part.header.problem,
+            part.header.layout,
             rows["observations"],
             rows["action"],
             context=rows["context"][0],

@@ -18,8 +18,8 @@ import numpy as np
 from corpus_tools.reading import shaped
 from mlgo_gym.base import SpecError, TraceError, parse_json
 from mlgo_gym.llvm import Site, read_sites
-from mlgo_gym.problems import Problem, observation_array, observation_dtype
-from mlgo_gym.rollout import Attempt, Decision, ModuleReport, Trace, measure_of, problem_of
+from mlgo_gym.problems import Layout, Problem
+from mlgo_gym.rollout import Attempt, ModuleReport, Trace, measure_of, problem_of
 
 LABELS: Final = ("saved_bytes", "saved_linked_bytes", "sample_weight", "saved_share")
 """The labels that a decision may have; ``float64``, NaN where it has none."""
@@ -75,7 +75,7 @@ class Episode:
     """The decisions that are scored together, in order: T of them, at least one.
 
     Attributes:
-        observations: ``[T]`` of `mlgo_gym.problems.observation_dtype`.
+        observations: ``[T]``, rows of the layout's dtype.
         actions: ``[T]``, the answers, in the advice's type.
         outcomes: ``float32 [T]``, what the training log has for each decision (0 but for the
             last); ``None`` where it has nothing.
@@ -88,11 +88,11 @@ class Episode:
         sites: where each decision is; empty where that is not known.
 
     Raises:
-        SpecError: the arrays do not fit each other or the problem.
+        SpecError: the arrays do not fit each other or the layout.
     """
 
     source: Source
-    problem: Problem | type[Problem]
+    layout: Layout
     observations: _Array = field(repr=False)
     actions: _Array = field(repr=False)
     context: str = ""
@@ -107,8 +107,8 @@ class Episode:
         _check_text("context", self.context)
         if len(self.observations) == 0:
             raise self._error("decisions", "at least 1", 0)
-        self._check("observations", self.observations, observation_dtype(self.problem))
-        self._check("actions", self.actions, self.problem.advice.dtype)
+        self._check("observations", self.observations, self.layout.dtype)
+        self._check("actions", self.actions, self.layout.advice.dtype)
         if self.outcomes is not None:
             self._check("outcomes", self.outcomes, np.dtype(np.float32))
         if self.sites and len(self.sites) != len(self):
@@ -135,11 +135,6 @@ class Episode:
         return SpecError(f"episode {where!r}: {name}: expected {expected}, found {found}")
 
 
-def action_array(advice: bytes, problem: Problem | type[Problem]) -> _Array:
-    """Raw advice tensors, one after the other, as an array ``[N]``."""
-    return np.frombuffer(advice, problem.advice.dtype)
-
-
 def episodes_of_report(
     report: ModuleReport, attempt: Attempt, problem: Problem, source: Source
 ) -> Iterator[Episode]:
@@ -149,16 +144,17 @@ def episodes_of_report(
         return
     scores = report.measure.parts(attempt.result)
     baselines = report.measure.parts(report.baseline)
-    described, recorded = attempt.with_all(problem)
+    layout, recorded = attempt.recorded(problem)
     for context, group in groupby(recorded, lambda decision: decision.context):
         decisions = tuple(group)
         outcomes = np.zeros(len(decisions), np.float32)
         outcomes[-1] = rewards[context]
         yield Episode(
             source,
-            described.described,
-            *_arrays(decisions, described),
-            context=context,
+            layout,
+            layout.array(each.payload for each in decisions),
+            np.frombuffer(b"".join(each.advice for each in decisions), layout.advice.dtype),
+            context,
             outcomes=outcomes,
             reward=rewards[context],
             score=scores.get(context, math.nan),
@@ -176,21 +172,22 @@ def episodes_of_trace(
 ) -> tuple[Source, tuple[Episode, ...]]:
     """One episode of a trace with observations, without a reward; none where it has no decision."""
     problem = problem_of(trace)
+    layout = problem.layout
     source = Source(package, trace.module, trace.module_sha256, policy, dict(trace.settings))
     if trace.decisions == 0:
         return source, ()
-    if trace.features != problem.sent():
+    if trace.features != layout.specs:
         found = [spec.name for spec in trace.features] or "none: record them with --observations"
         raise TraceError(
             trace.module,
-            f"observations: expected the {len(problem.sent())} features of {problem.name}, "
+            f"observations: expected the {len(layout.specs)} features of {layout.name}, "
             f"found {found}",
         )
     episode = Episode(
         source,
-        problem.described,
-        np.frombuffer(trace.observations, observation_dtype(problem)),
-        action_array(trace.advice, problem),
+        layout,
+        np.frombuffer(trace.observations, layout.dtype),
+        np.frombuffer(trace.advice, layout.advice.dtype),
         score=trace.text_size_bytes if measure_of(problem).makes_objects else math.nan,
         labels=labels or {},
         sites=trace.sites,
@@ -219,11 +216,6 @@ def settings_of(text: str) -> dict[str, Any]:
 def sites_of(texts: Sequence[str]) -> tuple[Site, ...]:
     """Read the sites of an episode, as `mlgo_gym.llvm.read_sites` does."""
     return read_sites(texts, "the sites of an episode")
-
-
-def _arrays(decisions: tuple[Decision, ...], problem: Problem) -> tuple[_Array, _Array]:
-    observations = observation_array((each.payload for each in decisions), problem)
-    return observations, action_array(b"".join(each.advice for each in decisions), problem)
 
 
 def _check_text(name: str, value: object) -> None:

@@ -25,7 +25,7 @@ from typing import Any, Final, Self
 
 from corpus_tools.reading import Shape, shaped
 from mlgo_gym.base import DatasetError, SpecError, TensorSpec, TrainingLogError, parse_json
-from mlgo_gym.problems import Problem, differences, layout_differences, problems
+from mlgo_gym.problems import HASH_SUFFIX, Layout, Problem, layout_differences, problems
 from mlgo_gym.stream import Header, feature_specs
 
 FORMAT: Final = 1
@@ -49,7 +49,7 @@ _SHAPE: Final[Shape] = {
 class DatasetHeader:
     """The facts that all decisions of a dataset share, as above; the score is one float."""
 
-    problem: Problem | type[Problem]
+    layout: Layout
     settings: Mapping[str, Any] | None = None
     llvm_version: str | None = None
     opt_level: str | None = None
@@ -73,21 +73,19 @@ class DatasetHeader:
         llvmlite_version: str | None = None,
     ) -> Self:
         """The header of compilations for a problem with these settings."""
-        settings = problem.settings()
         return cls(
-            problem.described,
-            settings,
+            problem.layout,
+            problem.settings(),
             llvm_version,
             opt_level,
             llvmlite_version=llvmlite_version,
         )
 
-    def taking(self, problem: Problem | type[Problem]) -> Self:
-        """Take this header for decisions of a problem, where that has all that this one's needs."""
-        needed = self.problem.features + self.problem.extras
-        if self.problem.name != problem.name or differences(needed, problem.sent()):
+    def with_layout(self, layout: Layout) -> Self:
+        """Return this header with a layout that has all tensors of its own; otherwise as it is."""
+        if self.layout.name != layout.name or self.layout.differences(layout.header):
             return self
-        return replace(self, problem=problem)
+        return replace(self, layout=layout)
 
     def score_differences(self, other: DatasetHeader) -> list[str]:
         """Return the outcomes of another dataset, where they are not those of this one."""
@@ -98,14 +96,14 @@ class DatasetHeader:
 
     def log_header(self) -> Header:
         """The header of a training log of these decisions, in the order of LLVM's own."""
-        return Header((*self.problem.sent(), self.problem.advice), self.score)
+        return Header((*self.layout.specs, self.layout.advice), self.score)
 
     def differences(self, other: DatasetHeader) -> list[str]:
         """Return the differences to another dataset that matter: not the score, not llvmlite."""
-        if self.problem.name != other.problem.name:
-            return [f"problem: expected {self.problem.name}, found {other.problem.name}"]
+        if self.layout.name != other.layout.name:
+            return [f"problem: expected {self.layout.name}, found {other.layout.name}"]
         mine, others = self._decisive(), other._decisive()
-        features = layout_differences(self.problem.sent(), other.problem.sent())
+        features = layout_differences(self.layout.specs, other.layout.specs)
         return [*filter(None, [features])] + [
             f"{name}: expected {mine.get(name, _UNKNOWN)}, found {others.get(name, _UNKNOWN)}"
             for name in dict.fromkeys((*mine, *others))
@@ -114,18 +112,19 @@ class DatasetHeader:
 
     def to_json(self) -> bytes:
         """The header as JSON."""
-        names = [each.spec.name for each in self.problem.features + self.problem.extras]
-        order = [spec.name for spec in self.problem.sent()]
+        layout = self.layout
+        names = [each.spec.name for each in layout.features + layout.extras]
+        order = [spec.name for spec in layout.specs]
         value = {
             "format": FORMAT,
-            "problem": self.problem.name,
+            "problem": layout.name,
             "problem_settings": self.settings if self.settings is None else dict(self.settings),
             "llvm_version": self.llvm_version,
             "llvmlite_version": self.llvmlite_version,
             "opt_level": self.opt_level,
-            "features": [_value(each.spec) for each in self.problem.features],
-            "extras": [_value(each.spec) for each in self.problem.extras],
-            "advice": _value(self.problem.advice),
+            "features": [_value(each.spec) for each in layout.features],
+            "extras": [_value(each.spec) for each in layout.extras],
+            "advice": _value(layout.advice),
             "score": _value(self.score) if self.score else None,
         } | ({"order": order} if order != names else {})
         return json.dumps(value, allow_nan=False).encode()
@@ -144,11 +143,11 @@ class DatasetHeader:
             shaped(value, _SHAPE)
         except ValueError as error:
             raise DatasetError(source, str(error)) from error
-        problem = _problem(value, source).described
+        layout = _layout(value, source)
         try:
             score = value.get("score")
             return cls(
-                problem,
+                layout,
                 value.get("problem_settings"),
                 value.get("llvm_version"),
                 value.get("opt_level"),
@@ -161,14 +160,15 @@ class DatasetHeader:
     def _decisive(self) -> dict[str, Any]:
         versions = {"llvm_version": self.llvm_version or _UNKNOWN}
         level = {"opt_level": self.opt_level or "each module's own"}
-        settings = dict(self.settings or {"problem": self.problem.name})
-        for name in self.problem.file_settings:
-            settings.pop(name, None)  # its hash decides
-        return versions | settings | level
+        settings = self.settings or {"problem": self.layout.name}
+        named = {
+            name for name in settings if f"{name}{HASH_SUFFIX}" in settings
+        }  # their hashes decide
+        return versions | {name: settings[name] for name in settings if name not in named} | level
 
 
-def _problem(value: Mapping[str, Any], source: str) -> Problem:
-    """The problem, as the LLVM described it whose decisions these are."""
+def _layout(value: Mapping[str, Any], source: str) -> Layout:
+    """The layout of what the LLVM has sent whose decisions these are."""
     known: dict[object, type[Problem]] = {kind.name: kind for kind in problems().values()}
     name = value.get("problem")
     problem = known.get(name) if isinstance(name, str) else None
@@ -180,15 +180,16 @@ def _problem(value: Mapping[str, Any], source: str) -> Problem:
     )
     if len(advice) != 1:
         raise DatasetError(source, f"advice: expected one tensor, found {len(advice)}")
-    plain = problem()
-    own = {each.spec.name for each in plain.features + plain.extras}
+    layout = problem().layout
+    own = {spec.name for spec in layout.specs}
     try:
         header = Header(_ordered(features + extras, value, source), advice=advice[0])
     except TrainingLogError as error:
         raise DatasetError(source, str(error)) from error
-    if differences := plain.header_differences(header):
+    if differences := layout.differences(header):
         raise DatasetError(source, f"header: {'; '.join(differences)}")
-    return plain.as_sent(header, [spec.name for spec in features if spec.name not in own])
+    observed = [spec.name for spec in features if spec.name not in own]
+    return layout.as_sent(header, observed, problem.optional_names())
 
 
 def _specs(part: str, value: object, source: str) -> tuple[TensorSpec, ...]:

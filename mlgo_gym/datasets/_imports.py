@@ -33,8 +33,8 @@ class TraceFile:
         trace = Trace.load(path)
         name = f"trace {hashlib.sha256(trace.advice).hexdigest()[:_HASH_DIGITS]}"
         source, episodes = episodes_of_trace(trace, package=package, policy=name)
-        problem, settings = problem_of(trace).described, settings_of_problem(trace)
-        return cls(DatasetHeader(problem, settings, trace.llvm_version), source, episodes)
+        layout, settings = problem_of(trace).layout, settings_of_problem(trace)
+        return cls(DatasetHeader(layout, settings, trace.llvm_version), source, episodes)
 
     @property
     def decisions(self) -> int:

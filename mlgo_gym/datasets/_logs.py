@@ -15,9 +15,9 @@ import numpy as np
 
 from mlgo_gym.base import DatasetError, InternalError, SpecError
 from mlgo_gym.datasets._dataset import Dataset
-from mlgo_gym.datasets._episodes import MAX_EPISODE_BYTES, Episode, Source, action_array
+from mlgo_gym.datasets._episodes import MAX_EPISODE_BYTES, Episode, Source
 from mlgo_gym.datasets._header import REWARD, DatasetHeader
-from mlgo_gym.problems import Problem, observation_dtype, problems
+from mlgo_gym.problems import Problem, problems
 from mlgo_gym.rollout import log_context, measure_of
 from mlgo_gym.stream import (
     Context,
@@ -54,9 +54,11 @@ class LogEpisodes:
         found = next(self._events)
         if not isinstance(found, Header):
             raise InternalError(f"{name}: expected a header, found {found!r}")
-        self.problem: Final = _problem_of(found, name).described
+        problem = _problem_of(found, name)
+        self._by_function: Final = measure_of(problem).by_function
+        self.layout: Final = problem.layout
         try:
-            self.header: Final = DatasetHeader(self.problem, None, llvm_version, score=found.score)
+            self.header: Final = DatasetHeader(self.layout, None, llvm_version, score=found.score)
         except SpecError as error:
             raise DatasetError(name, str(error)) from error
 
@@ -96,18 +98,18 @@ class LogEpisodes:
             raise self._error(
                 pending, f"expected {count} outcomes or none, found {len(pending.outcomes)}"
             )
-        size = observation_dtype(self.problem).itemsize
+        layout = self.layout
+        size = layout.dtype.itemsize
         observations = b"".join(each[:size] for each in pending.payloads)
         actions = b"".join(each[size:] for each in pending.payloads)
         outcomes = np.frombuffer(b"".join(pending.outcomes), np.float32)
-        by_function = measure_of(self.problem).by_function
-        module, context = ("", pending.context) if by_function else (pending.context, "")
+        module, context = ("", pending.context) if self._by_function else (pending.context, "")
         is_reward = self.header.score == REWARD and len(outcomes)
         yield Episode(
             Source(self._package, module, policy=self._policy),
-            self.problem,
-            np.frombuffer(observations, observation_dtype(self.problem)),
-            action_array(actions, self.problem),
+            layout,
+            np.frombuffer(observations, layout.dtype),
+            np.frombuffer(actions, layout.advice.dtype),
             context=context,
             outcomes=outcomes if len(outcomes) else None,
             reward=float(outcomes.sum(dtype=np.float64)) if is_reward else np.nan,
@@ -164,8 +166,8 @@ def _write_decisions(writer: TrainingLogWriter, episode: Episode) -> None:
 def _problem_of(header: Header, name: str) -> Problem:
     """The problem whose answers stand last, as the LLVM described it that wrote the log."""
     *features, advice = header.features
-    problem = next((each for each in problems().values() if each.advice.name == advice.name), None)
-    if problem is None:
+    kind = next((each for each in problems().values() if each.advice.name == advice.name), None)
+    if kind is None:
         answers = ", ".join(each.advice.name for each in problems().values())
         found = list(header.slices)
         raise DatasetError(
@@ -173,7 +175,7 @@ def _problem_of(header: Header, name: str) -> Problem:
         )
     if not features:
         raise DatasetError(name, f"training log: expected features, found only {advice.name!r}")
-    sent = Header(tuple(features), advice=advice)
-    if differences := problem().header_differences(sent):
+    problem, sent = kind(), Header(tuple(features), advice=advice)
+    if differences := problem.layout.differences(sent):
         raise DatasetError(name, f"training log: {'; '.join(differences)}")
-    return problem().as_sent(sent)
+    return problem.as_sent(sent)

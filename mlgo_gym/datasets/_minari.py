@@ -45,7 +45,7 @@ from mlgo_gym.datasets._episodes import (
 from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._parts import MAX_TEXT_BYTES
 from mlgo_gym.datasets._writer import DatasetWriter
-from mlgo_gym.problems import Problem, observation_dtype, replace_infinite
+from mlgo_gym.problems import Layout
 
 try:
     import h5py
@@ -93,11 +93,10 @@ def export_minari(dataset: Dataset, dataset_id: str) -> int:
             known. Nothing is left of the set then.
         EnvironmentSetupError: Minari or h5py is not installed.
     """
-    problem = dataset.problem
     if dataset_id in minari.list_local_datasets():
         raise DatasetError(dataset_id, "expected a new name, found a set of this name")
     policies = sorted({entry.key.policy for entry in dataset.modules})
-    env = gymnasium.make(_environment(problem), **(dataset.header.settings or {}))
+    env = gymnasium.make(_environment(dataset.layout), **(dataset.header.settings or {}))
     facts: list[dict[str, Any]] = []
 
     def buffers() -> Iterator[Any]:
@@ -114,8 +113,8 @@ def export_minari(dataset: Dataset, dataset_id: str) -> int:
                 env=env,
                 algorithm_name=", ".join(policies),
                 description=(
-                    f"Decisions of LLVM {dataset.header.llvm_version} for {problem.name}, recorded "
-                    "with mlgo-gym."
+                    f"Decisions of LLVM {dataset.header.llvm_version} for {dataset.layout.name}, "
+                    "recorded with mlgo-gym."
                 ),
                 requirements=["mlgo-gym"],
                 data_format="hdf5",
@@ -166,10 +165,10 @@ class MinariSet:
             )
         header = DatasetHeader.from_json(metadata[_KEY].encode(), dataset_id)
         name = env_spec.get("id", "none")
-        if name != _environment(header.problem):
+        if name != _environment(header.layout):
             raise DatasetError(
                 dataset_id,
-                f"environment: expected {_environment(header.problem)}, found {brief(name)[1:-1]}",
+                f"environment: expected {_environment(header.layout)}, found {brief(name)[1:-1]}",
             )
         with _opened(path, dataset_id) as file:
             decisions = sum(len(group["rewards"]) for group in checked_groups(file))
@@ -193,7 +192,7 @@ class MinariSet:
     def _episodes(self) -> Iterator[Episode]:
         with _opened(self._path, self._name) as file:
             for group in checked_groups(file):
-                yield _episode(group.attrs, read_group(group), self.header.problem)
+                yield _episode(group.attrs, read_group(group), self.header.layout)
 
 
 @contextlib.contextmanager
@@ -208,8 +207,8 @@ def _opened(path: Path, name: str) -> Iterator[Any]:
         ) from error
 
 
-def _environment(problem: Problem | type[Problem]) -> str:
-    return f"mlgo_gym/{problem.name}-v0"
+def _environment(layout: Layout) -> str:
+    return f"mlgo_gym/{layout.name}-v0"
 
 
 def _facts(episode: Episode) -> dict[str, Any]:
@@ -247,14 +246,14 @@ def _buffer(number: int, episode: Episode) -> Any:
 def _shown(episode: Episode) -> dict[str, _Array]:
     shown = {
         each.spec.name: _padded(episode.observations[each.spec.name]).reshape(-1, *each.spec.shape)
-        for each in episode.problem.features
+        for each in episode.layout.features
     }
-    replace_infinite(shown, episode.problem)
+    episode.layout.replace_infinite(shown)
     return shown
 
 
 def _infos(episode: Episode) -> dict[str, _Array]:
-    sent = (*episode.problem.infinite_features(), *episode.problem.extras)
+    sent = (*episode.layout.infinite, *episode.layout.extras)
     infos = {each.spec.name: _padded(episode.observations[each.spec.name]) for each in sent}
     infos |= {name: _padded(values) for name, values in episode.labels.items()}
     if episode.outcomes is not None:
@@ -278,10 +277,10 @@ def _padded(values: _Array) -> _Array:
     return np.concatenate([values, np.zeros_like(values[:1])])
 
 
-def _episode(facts: Mapping[str, Any], found: Mapping[str, Any], problem: Any) -> Episode:
+def _episode(facts: Mapping[str, Any], found: Mapping[str, Any], layout: Layout) -> Episode:
     count = len(found["rewards"])
     infos = found["infos"] or {}
-    observations = np.zeros(count, observation_dtype(problem))
+    observations = np.zeros(count, layout.dtype)
     for name in observations.dtype.names or ():
         values = infos.get(name, found["observations"].get(name))
         observations[name] = values[:count].reshape(observations[name].shape)
@@ -289,9 +288,9 @@ def _episode(facts: Mapping[str, Any], found: Mapping[str, Any], problem: Any) -
     texts = {name: str(facts[name]) for name in _TEXTS}
     return Episode(
         Source(**texts, settings=settings_of(facts["settings"])),
-        problem,
+        layout,
         observations,
-        found["actions"].astype(problem.advice.dtype),
+        found["actions"].astype(layout.advice.dtype),
         str(facts["context"]),
         infos[_OUTCOME][:count] if _OUTCOME in infos else None,
         float(found["rewards"][-1]),

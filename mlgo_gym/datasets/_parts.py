@@ -135,7 +135,7 @@ def write_part(
 ) -> None:
     """Write a part; it is whole and on the disk, or not there."""
     schema = arrow_schema(header)
-    row_bytes = sum(spec.size_bytes for spec in header.problem.sent())
+    row_bytes = sum(spec.size_bytes for spec in header.layout.specs)
     entries = json.dumps([asdict(each) for each in modules])
     with staged(path) as file:
         writer = pq.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True)

@@ -24,7 +24,7 @@ def header_of(problem: Problem, opt_level: str | None = None) -> DatasetHeader:
         EnvironmentSetupError: LLVM cannot be started.
 
     >>> from mlgo_gym import InliningForSize
-    >>> header_of(InliningForSize()).problem.name
+    >>> header_of(InliningForSize()).layout.name
     'InliningForSize'
     """
     CompileOptions(opt_level)

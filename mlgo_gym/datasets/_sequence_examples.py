@@ -62,7 +62,7 @@ def sequence_example(episode: Episode, *, missing_reward: float | None = None) -
             f"episode {where!r}: expected a reward, found none; missing_reward stands in for it",
         )
     arrays = {name: episode.observations[name] for name in episode.observations.dtype.names or ()}
-    arrays[episode.problem.advice.name] = episode.actions
+    arrays[episode.layout.advice.name] = episode.actions
     arrays["reward"] = np.full(len(episode), reward, np.float32)
     lists = {name: _feature_list(train, array) for name, array in arrays.items()}
     return train.SequenceExample(feature_lists=train.FeatureLists(feature_list=lists))

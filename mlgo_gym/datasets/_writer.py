@@ -13,7 +13,7 @@ from mlgo_gym.datasets._episodes import Episode, Source, SourceKey
 from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._part_folder import PartFolder, part_folder
 from mlgo_gym.datasets._parts import MAX_TEXT_BYTES, ModuleEntry, merged, read_part, write_part
-from mlgo_gym.problems import Problem, layout_differences
+from mlgo_gym.problems import Layout, layout_differences
 
 _ENTRY_BYTES: Final = 128
 
@@ -88,14 +88,14 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
         if source.module_sha256 and source.key in self.keys:
             raise UsageError(f"dataset {str(self.folder)!r}: {source.key} is there already")
         taken = list(episodes)
-        header = self._taking(taken[0].problem) if taken else self.header
+        header = self._with_layout(taken[0].layout) if taken else self.header
         for episode in taken:
-            if episode.source != source or episode.problem.name != header.problem.name:
+            if episode.source != source or episode.layout.name != header.layout.name:
                 raise UsageError(
                     f"dataset {str(self.folder)!r}: expected an episode of {source} and "
-                    f"{header.problem.name}, found {episode}"
+                    f"{header.layout.name}, found {episode}"
                 )
-            if (found := episode.problem.sent()) != (expected := header.problem.sent()):
+            if (found := episode.layout.specs) != (expected := header.layout.specs):
                 message = f"module {source.module!r}: {layout_differences(expected, found)}"
                 raise UsageError(f"dataset {str(self.folder)!r}: {message}")
         if not self._modules:
@@ -116,8 +116,8 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
     def differences(self, header: DatasetHeader, *, of_decisions: bool = True) -> list[str]:
         """Return the differences that keep out decisions of this header."""
         if of_decisions:
-            return self._taking(header.problem).differences(header)
-        return self.header.differences(header.taking(self.header.problem))
+            return self._with_layout(header.layout).differences(header)
+        return self.header.differences(header.with_layout(self.header.layout))
 
     def flush(self) -> None:
         """Write what was added since the last whole part as a part.
@@ -167,7 +167,7 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
             self.keys.update(each.key for each in part.modules)
             self._next_number = number + 1
             if part.rows:
-                self.header, self._has_decisions = self._taking(part.header.problem), True
+                self.header, self._has_decisions = self._with_layout(part.header.layout), True
 
-    def _taking(self, problem: Problem | type[Problem]) -> DatasetHeader:
-        return self.header if self._has_decisions else self.header.taking(problem)
+    def _with_layout(self, layout: Layout) -> DatasetHeader:
+        return self.header if self._has_decisions else self.header.with_layout(layout)

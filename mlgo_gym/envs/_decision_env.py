@@ -142,7 +142,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         self._weights, self._chances = weights, weights_of(weights, self.corpus)
         self.problem: Final = problem
         self.compiler: Final = Compiler(timeout_s=timeout_s, memory_limit_bytes=memory_limit_bytes)
-        self.observation_space = feature_space(problem.features)
+        self.observation_space = feature_space(problem.layout.features)
         self.action_space = problem.action_space()
         self.render_mode = render_mode
         chosen, is_own = rewarding(reward, self.corpus, opt_level, timeout_s)
@@ -196,7 +196,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
     @property
     def besides(self) -> dict[str, np.ndarray[Any, Any]]:
         """Tensors of the pending decision that the problem does not document, by name."""
-        return {} if self._pending is None else self.problem.besides(self._pending)
+        return {} if self._pending is None else self.problem.extra_tensors(self._pending)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

@@ -38,7 +38,7 @@ def make_env(
     """
     if isinstance(problem, str):
         kind = problem_named(problem)
-        own = {each.name for each in fields(kind)} & set(settings)  # type: ignore[arg-type]
+        own = {each.name for each in fields(kind)} & set(settings)
         problem = kind(**{name: settings.pop(name) for name in own})
     reward = settings.get("reward")
     measure = reward if isinstance(reward, Measure) else measure_of(problem)

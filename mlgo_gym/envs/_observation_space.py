@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from mlgo_gym.base import OptionsError
-from mlgo_gym.problems import Feature, Problem, replace_infinite
+from mlgo_gym.problems import Feature, Problem
 from mlgo_gym.stream import Observation
 
 ObservationDict = dict[str, np.ndarray[Any, Any]]
@@ -43,14 +43,15 @@ def observed(problem: Problem, asked: Observation | None) -> ObservationDict:
     >>> observed(RegallocPriority(), None)["weight"]
     array([0.], dtype=float32)
     """
+    layout = problem.layout
     if asked is None:
         return {
-            each.spec.name: np.zeros(each.spec.shape, each.spec.dtype) for each in problem.features
+            each.spec.name: np.zeros(each.spec.shape, each.spec.dtype) for each in layout.features
         }
     arrays = asked.arrays()
-    for extra in problem.extras:
+    for extra in layout.extras:
         del arrays[extra.spec.name]
-    replace_infinite(arrays, problem)
+    layout.replace_infinite(arrays)
     return arrays
 
 

@@ -114,7 +114,7 @@ class Compilation(AbstractContextManager["Compilation"]):
 
     @property
     def _looks_inside(self) -> bool:
-        return self.task.looks_inside or any(each.derives for each in self.problems)
+        return self.task.looks_inside or any(each.layout.derived for each in self.problems)
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -289,7 +289,7 @@ class Compiler(AbstractContextManager["Compiler"]):
 
     def _check_llvm(self, order: Order) -> None:
         """See that what is read of LLVM's memory is there, before it is first read."""
-        derives = [name for problem in order.problems for name in problem.derives]
+        derives = [name for problem in order.problems for name in problem.layout.derived]
         facilities = facilities_of(derives, order.task, order.options)
         if not facilities or self._is_checking:
             return

@@ -34,7 +34,7 @@ from mlgo_gym.llvm._request import (
 )
 from mlgo_gym.llvm._timing import Timing
 from mlgo_gym.llvm._worker_process import Worker, WorkerDiedError, describe_exit
-from mlgo_gym.problems import Fit, Problem, SentPolicy
+from mlgo_gym.problems import Fit, Layout, Problem, SentPolicy
 from mlgo_gym.stream import Channel, Header, Observation, open_bytes, path_of, read_events
 
 _LIFTED: Final = "timeout_s or --timeout lifts the limit"
@@ -67,7 +67,7 @@ class _Asked:
     def asking(self) -> Asking:
         """Return what the worker is told of it."""
         key, keeps = (self._sent.key, self._sent.keep) if self._sent else ("", False)
-        return Asking(self.channel.base, key, keeps, self.problem.derives)
+        return Asking(self.channel.base, key, keeps, self.problem.layout.derived)
 
     def next_observation(self) -> Observation | None:
         """The next observation that has come whole, as the problem documents it."""
@@ -79,7 +79,7 @@ class _Asked:
         self.channel.reply(self.fit.advice(advice) if self.fit else advice)
 
     def _take_header(self, header: Header) -> None:
-        self.fit = Fit(self.problem, header)
+        self.fit = Fit(self.problem.layout, header)
 
 
 class Exchange:
@@ -303,7 +303,7 @@ class Exchange:
             advice = [file.read(size) for size in each["advice"]]
             self.advice += advice
             if each["stream"]:
-                observations = _observations(asked.problem, file.read(each["stream"]))
+                observations = _observations(asked.problem.layout, file.read(each["stream"]))
                 kept = list(zip(observations, advice, strict=True))
                 asked.kept += kept
                 times = file.read(each["times"])
@@ -360,12 +360,12 @@ def _placed_files(
     return [(option, place, data) for (option, data), place in zip(files, left, strict=False)]
 
 
-def _observations(problem: Problem, stream: bytes) -> Iterator[Observation]:
-    """Return LLVM's observations, as the problem documents them."""
+def _observations(layout: Layout, stream: bytes) -> Iterator[Observation]:
+    """Return LLVM's observations in a layout."""
     fit: Fit | None = None
     for event in read_events(io.BytesIO(stream)):
         match event:
             case Header():
-                fit = Fit(problem, event)
+                fit = Fit(layout, event)
             case Observation() if fit:
                 yield fit.observation(event)

@@ -107,12 +107,12 @@ def _pressure() -> str:
 def _check_calls(
     compiler: Compiler, problem: Problem, task: Task, expected: Sequence[_Row]
 ) -> None:
-    module = Module.from_ir(_CALLS, "probe")
+    module, derived = Module.from_ir(_CALLS, "probe"), problem.layout.derived
     found: list[_Row] = []
     with compiler.start(module, problem, task=task) as compilation:
         for observation in compilation:
-            values = tuple(int(observation[name][0]) for name in problem.derives)
-            found.append(values if problem.derives else observation.context)
+            values = tuple(int(observation[name][0]) for name in derived)
+            found.append(values if derived else observation.context)
             compilation.answer(0)
     if found != list(expected):
         first = next(

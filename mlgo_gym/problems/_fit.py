@@ -1,4 +1,4 @@
-"""Observations as the problem documents them, whatever the LLVM at hand sends, and advice back.
+"""Observations in a problem's layout, whatever the LLVM at hand sends, and advice back.
 
 An LLVM may send tensors in another order, and more of them. Policies, models and records see a
 problem's observations all the same, in one layout, so that models go on with another LLVM.
@@ -12,41 +12,41 @@ from typing import Any, Final
 import numpy as np
 
 from mlgo_gym.base import EnvironmentSetupError
-from mlgo_gym.problems._observations import dtype_of, observation_dtype
+from mlgo_gym.problems._layout import Layout, dtype_of
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.stream import Header, Observation
 
 
 class Fit:
-    """Turns observations of a header into those of a problem, and answers into LLVM's advice.
+    """Turns observations of a header into those of a layout, and answers into LLVM's advice.
 
-    Where LLVM sends fewer positions than the problem has, its last position, the live range that
-    asks, becomes the problem's last. The positions between are 0, and masked.
+    Where LLVM sends fewer positions than the layout has, its last position, the live range that
+    asks, becomes the layout's last. The positions between are 0, and masked.
 
     Raises:
-        EnvironmentSetupError: LLVM does not send what the problem needs, or sends more positions
+        EnvironmentSetupError: LLVM does not send what the layout needs, or sends more positions
             than it has; `Problem.as_sent` is the problem that has them.
 
     >>> from mlgo_gym.problems import RegallocPriority
-    >>> header = Header(RegallocPriority.sent(), advice=RegallocPriority.advice)
-    >>> asked = Observation(header, "main", 0, bytes(20))
-    >>> Fit(RegallocPriority(), header).observation(asked) is asked
+    >>> layout = RegallocPriority().layout
+    >>> asked = Observation(layout.header, "main", 0, bytes(20))
+    >>> Fit(layout, layout.header).observation(asked) is asked
     True
     """
 
-    def __init__(self, problem: Problem, header: Header) -> None:
-        problem.check_header(header)
-        self._problem: Final = problem
+    def __init__(self, layout: Layout, header: Header) -> None:
+        layout.check(header)
+        self._layout: Final = layout
         self._sent: np.dtype[Any] | None = None
         self._moved: dict[bytes, bytes] = {}
-        if header.features != problem.sent():
+        if header.features != layout.specs:
             self._sent = dtype_of(header.features)
-            self._documented = observation_dtype(problem)
-            self._header = Header(problem.sent(), advice=header.advice)
+            self._documented = layout.dtype
+            self._header = layout.header
             self._moved = self._moved_advice(self._sent)
 
     def observation(self, asked: Observation) -> Observation:
-        """Return LLVM's observation as the problem documents it."""
+        """Return LLVM's observation in the layout."""
         if self._sent is None:
             return asked
         row = np.frombuffer(asked.payload, self._sent)
@@ -62,28 +62,28 @@ class Fit:
         return self._moved.get(advice, advice)
 
     def _moved_advice(self, sent: np.dtype[Any]) -> dict[bytes, bytes]:
-        """The last position's number as the problem has it, and as LLVM has it."""
-        wide = next((each.spec for each in self._problem.features if each.is_wide), None)
+        """The last position's number as the layout has it, and as LLVM has it."""
+        wide = next((each.spec for each in self._layout.features if each.is_wide), None)
         if wide is None:
             return {}
         found = sent[wide.name].shape[-1]
         if found > wide.shape[-1]:
             raise EnvironmentSetupError(
-                f"{self._problem.name}: expected at most {wide.shape[-1]} positions, which is what "
+                f"{self._layout.name}: expected at most {wide.shape[-1]} positions, which is what "
                 f"models for it take, found {found}; as_sent is the problem that has them"
             )
-        encode = self._problem.advice.encode
+        encode = self._layout.advice.encode
         return {encode(wide.shape[-1] - 1): encode(found - 1)}
 
 
-def with_all(problem: Problem, sent: Iterable[Observation]) -> tuple[Problem, list[bytes]]:
-    """Return the problem with all that LLVM sent, and the raw tensors, for a record.
+def record_of(problem: Problem, observations: Iterable[Observation]) -> tuple[Layout, list[bytes]]:
+    """Return the layout of a record of observations with all that LLVM sent, and the raw tensors.
 
-    Answers to the problem are answers to that one; where nothing was asked, it is the problem.
+    Answers to the problem are answers in that layout; where nothing was asked, it is the problem's.
     """
-    asked = list(sent)
-    if not asked:
-        return problem, []
-    described = problem.with_all(asked[0].header)
-    fit = Fit(described, asked[0].header)
-    return described, [fit.observation(each).payload for each in asked]
+    sent = list(observations)
+    if not sent:
+        return problem.layout, []
+    layout = problem.recorded_layout(sent[0].header)
+    fit = Fit(layout, sent[0].header)
+    return layout, [fit.observation(each).payload for each in sent]

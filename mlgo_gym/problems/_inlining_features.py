@@ -15,7 +15,7 @@ from typing import Final
 
 from mlgo_gym.base import TensorSpec
 from mlgo_gym.problems._call_features import CALL_FEATURES, MOST_SHARE, NO_CUTOFF
-from mlgo_gym.problems._headers import Feature
+from mlgo_gym.problems._layout import Feature
 from mlgo_gym.problems._problem import COUNT_LIMIT
 
 _LARGEST_FLOAT: Final = 3.4028234663852886e38

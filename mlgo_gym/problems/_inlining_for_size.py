@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mlgo_gym.base import OptionsError, TensorSpec, UsageError
 from mlgo_gym.problems._call_features import CALL_FEATURES
-from mlgo_gym.problems._headers import Feature
 from mlgo_gym.problems._inlining_features import DERIVED, FEATURES, embeddings, flag, number
+from mlgo_gym.problems._layout import Layout
 from mlgo_gym.problems._policy import Action, FunctionPolicy, Policy, RandomPolicy
-from mlgo_gym.problems._problem import Problem, laid_out
+from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._vocabulary import PRESETS, Vocabulary
 from mlgo_gym.stream import Observation
 
@@ -32,6 +32,7 @@ DEFAULT_ADVICE: Final = "inlining_default"
 _VOCABULARY_OPTIONS: Final = ("-ml-inliner-ir2vec-vocab-file", "-ir2vec-vocab-path")
 _SHOWN: Final = ("cost_estimate", "callee_basic_block_count", "callee_users", "caller_users")
 _ADVICE: Final = number("inlining_decision")
+_DEFAULT: Final = flag(DEFAULT_ADVICE, "what LLVM's own heuristic would answer")
 _ENCODED: Final = {action: _ADVICE.encode(action) for action in (0, 1)}
 
 
@@ -79,10 +80,10 @@ class InliningForSize(Problem):
         OptionsError: the threshold is not a number above 0, the vocabulary is none, or there is no
             such policy.
 
-    >>> len(InliningForSize.features), len(InliningForSize(ir2vec="ones").features)
+    >>> len(InliningForSize().layout.features), len(InliningForSize(ir2vec="ones").layout.features)
     (38, 40)
-    >>> [each.spec.name for each in InliningForSize(derived=True).features[38:41]]
-    ['callee_is_local', 'callee_is_shared', 'callee_is_hidden']
+    >>> InliningForSize(derived=True).layout.feature_names[38:41]
+    ('callee_is_local', 'callee_is_shared', 'callee_is_hidden')
     >>> InliningForSize(size_increase_threshold=-1)
     Traceback (most recent call last):
     ...
@@ -122,10 +123,6 @@ class InliningForSize(Problem):
 
     name: ClassVar[str] = "InliningForSize"
     driver_name: ClassVar[str] = "inlining"
-    features: ClassVar[tuple[Feature, ...]] = FEATURES
-    extras: ClassVar[tuple[Feature, ...]] = (
-        flag(DEFAULT_ADVICE, "what LLVM's own heuristic would answer"),
-    )
     advice: ClassVar[TensorSpec] = _ADVICE
     policies: ClassVar[Mapping[str, Callable[[int], Policy]]] = MappingProxyType(
         {
@@ -157,18 +154,22 @@ class InliningForSize(Problem):
                 f"size_increase_threshold: expected a number above 0, found {value!r}"
             )
         if self.ir2vec is not None:
-            vocabulary = Vocabulary.of(self.ir2vec)
-            object.__setattr__(self, "ir2vec", vocabulary)
-            vars(self)["features"] = FEATURES + embeddings(vocabulary.dimension)
+            object.__setattr__(self, "ir2vec", Vocabulary.of(self.ir2vec))
         for name in DERIVED:
             if not isinstance(value := getattr(self, name), bool):
                 raise OptionsError(f"{name}: expected True or False, found {value!r}")
         if self.skip_policy not in SKIP_POLICIES:
             expected = " or ".join(map(repr, SKIP_POLICIES))
             raise OptionsError(f"skip_policy: expected {expected}, found {self.skip_policy!r}")
-        if more := tuple(each for name in self._derived_settings() for each in DERIVED[name]):
-            sent = (*self.features, *self.extras, *more)
-            vars(self).update(features=self.features + more, **laid_out(sent))
+
+    def documented_layout(self) -> Layout:
+        """LLVM's features and embeddings, its own answer, and behind it what is derived."""
+        read = self.ir2vec
+        embedded = embeddings(read.dimension) if isinstance(read, Vocabulary) else ()
+        features = (*FEATURES, *embedded)
+        derived = tuple(each for name in self._derived_settings() for each in DERIVED[name])
+        specs = tuple(each.spec for each in (*features, _DEFAULT, *derived))
+        return Layout(self.name, self.advice, features + derived, (_DEFAULT,), specs)
 
     def advisor_options(self, channel_base: str) -> tuple[str, ...]:
         """LLVM's options that make the inline advisor ask over the channel of this base path."""

@@ -1,23 +1,24 @@
 """Problems: features, advice and the LLVM options that hand a heuristic out.
 
-A problem documents what it needs; it does not decide what LLVM sends. Names, types and shapes come
-from the header that LLVM writes when the advisor is built: `Problem.check_header` compares the two
-(`problems._headers`), and `Problem.as_sent` is the problem with all that the header says.
+A problem documents the layout that it needs; it does not decide what LLVM sends. Names, types and
+shapes come from the header that LLVM writes when the advisor is built: `Layout.check` compares the
+two, and `Problem.as_sent` is the problem with all that the header says.
 """
 
 from __future__ import annotations
 
 import copy
+import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, SupportsIndex
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import numpy as np
 
-from mlgo_gym.base import EnvironmentSetupError, OptionsError, TensorSpec
-from mlgo_gym.problems._headers import Feature, OfBoth, as_wide, besides, differences
+from mlgo_gym.base import OptionsError, TensorSpec
+from mlgo_gym.problems._layout import Layout
 from mlgo_gym.problems._policy import Action, Policy
 from mlgo_gym.stream import Header, Observation
 
@@ -27,22 +28,21 @@ if TYPE_CHECKING:
 COUNT_LIMIT: Final = 2**53
 """Bound of features that count: every value below it is exact as a float64."""
 
-HASH: Final = "_sha256"
+HASH_SUFFIX: Final = "_sha256"
 """The end of a setting's name where the hash of the file that it names is recorded."""
 
 
+@dataclass(frozen=True)
 class Problem(ABC):
     """A heuristic that LLVM hands out, and all that depends on which one it is.
 
-    A problem is a frozen dataclass; its fields are its settings, and options of the command line
-    (``metadata={"help": ..., "metavar": ...}``). It is found by its entry point in the group
-    ``mlgo_gym.problems``, whose name is what the command line calls it.
+    A problem is a frozen dataclass; its fields are its settings, have defaults, and are options of
+    the command line (``metadata={"help": ..., "metavar": ...}``). It is found by its entry point in
+    the group ``mlgo_gym.problems``, whose name is what the command line calls it.
 
     Attributes:
         name: the problem's name, as in the environment's id and on model cards.
         driver_name: what ``mlgo-cc`` calls it; empty where it does not know it.
-        features: what a policy may look at, in the order in which LLVM sends it.
-        extras: tensors that LLVM sends for information, after the features.
         advice: the tensor that answers an observation.
         policies: those that have a name; each takes a seed.
         default_policy: the name of the one that is taken where none is named.
@@ -59,7 +59,7 @@ class Problem(ABC):
             (`Policy.left`).
         optional: the names of features that are sent only under a setting, by its name.
         file_settings: which settings name a file, and what else each may be set to; `settings` has
-            the file's hash under the setting's name and `HASH`, and the name decides nothing.
+            the file's hash under the setting's name and `HASH_SUFFIX`; the name decides nothing.
 
     >>> from mlgo_gym.problems import InliningForSize
     >>> InliningForSize.name, InliningForSize.default_policy
@@ -68,8 +68,6 @@ class Problem(ABC):
 
     name: ClassVar[str]
     driver_name: ClassVar[str] = ""
-    features: ClassVar[tuple[Feature, ...]]
-    extras: ClassVar[tuple[Feature, ...]]
     advice: ClassVar[TensorSpec]
     policies: ClassVar[Mapping[str, Callable[[int], Policy]]]
     default_policy: ClassVar[str]
@@ -82,6 +80,12 @@ class Problem(ABC):
     can_leave: ClassVar[bool] = False
     optional: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
     file_settings: ClassVar[Mapping[str, Collection[str]]] = MappingProxyType({})
+
+    _layout: Layout | None = field(default=None, init=False, repr=False, compare=False)
+
+    @abstractmethod
+    def documented_layout(self) -> Layout:
+        """Return the layout of the observations that LLVM is to send under these settings."""
 
     @abstractmethod
     def advisor_options(self, channel_base: str) -> tuple[str, ...]:
@@ -126,9 +130,11 @@ class Problem(ABC):
         """
         return None
 
-    def besides(self, observation: Observation) -> dict[str, np.ndarray[Any, Any]]:
-        """Return the extra tensors that LLVM sent and the class does not know, as fresh arrays."""
-        known = {each.spec.name for each in (*self.features, *type(self).extras)}
+    def extra_tensors(self, observation: Observation) -> dict[str, np.ndarray[Any, Any]]:
+        """Return the tensors that are no features, nor documented as LLVM's, as fresh arrays."""
+        extras = _documented_layout(self).extras
+        known = {each.spec.name for each in extras if not each.is_derived}
+        known.update(self.layout.feature_names)
         sent = observation.sent
         if len(sent) == len(known):
             return {}
@@ -144,19 +150,13 @@ class Problem(ABC):
         """The settings without which some of these features are not sent."""
         return [each for each, features in cls.optional.items() if {*features} & {*names}]
 
-    @property
-    def derives(self) -> tuple[str, ...]:
-        """The names of what is of its own making, which no LLVM sends by itself."""
-        sent = (*self.features, *self.extras)
-        return tuple(each.spec.name for each in sent if each.is_derived)
-
     def default_action(self, observation: Observation) -> Action | None:  # noqa: ARG002
         """Return LLVM's own answer; ``None`` where LLVM does not say."""
         return None
 
     def describe(self, observation: Observation) -> list[str]:
         """Describe a question for a person: lines of text, of the features of one number."""
-        values = {each.spec.name: observation[each.spec.name] for each in self.features}
+        values = {name: observation[name] for name in self.layout.feature_names}
         return [f"{name}: {array.item():g}" for name, array in values.items() if array.size == 1]
 
     def describe_action(self, action: Action) -> str:
@@ -179,47 +179,22 @@ class Problem(ABC):
             raise OptionsError(f"policy: expected one of {', '.join(cls.policies)}, found {name!r}")
         return cls.policies[name](seed)
 
-    @OfBoth
-    def sent(self) -> tuple[TensorSpec, ...]:
-        """The specs of everything in an observation, in order: of a problem, or of its class."""
-        layout: tuple[TensorSpec, ...] = getattr(self, _LAYOUT, ())
-        return layout or tuple(feature.spec for feature in self.features + self.extras)
-
     def for_worker(self) -> dict[str, Any] | None:
         """Return the facts to check answers in the worker, as JSON values, or ``None``."""
         if self.allowed is None:
             return None
-        sent = [[spec.name, spec.type, list(spec.shape)] for spec in self.sent()]
+        sent = [[spec.name, spec.type, list(spec.shape)] for spec in self.layout.specs]
         return {"allowed": list(self.allowed), "sent": sent}
 
-    @OfBoth
-    def infinite_features(self) -> tuple[Feature, ...]:
-        """The features for which LLVM may send infinity or NaN."""
-        return tuple(feature for feature in self.features if feature.may_be_infinite)
-
-    def header_differences(self, header: Header) -> list[str]:
-        """Return documented features that LLVM does not send as documented. Ignore extra ones."""
-        found = differences(self.features + self.extras, header.features)
-        if header.advice != self.advice:
-            found.append(f"advice: expected {self.advice}, found {header.advice}")
-        return found
-
-    def check_header(self, header: Header) -> None:
-        """Compare what LLVM says it sends with what is needed.
-
-        Raises:
-            EnvironmentSetupError: this LLVM lacks features, or has others of their names; the
-                message names them.
-        """
-        if found := self.header_differences(header):
-            raise EnvironmentSetupError(
-                f"{self.name}: this LLVM describes the problem differently: {'; '.join(found)}"
-            )
+    @property
+    def layout(self) -> Layout:
+        """The layout of its observations: the documented one, or that of an LLVM (`as_sent`)."""
+        return self._layout or _documented_layout(self)
 
     def as_sent(self, header: Header, observe: Collection[str] = ()) -> Self:
         """Return this problem with the widths and the order of an LLVM, and all that it sends.
 
-        Undocumented tensors become `extras`; those that are `optional`, or that ``observe`` names,
+        Undocumented tensors become extras; those that are `optional`, or that ``observe`` names,
         become features. If nothing differs, this is the problem itself.
 
         Args:
@@ -227,83 +202,30 @@ class Problem(ABC):
             observe: names of undocumented tensors for policies to look at.
 
         Raises:
-            EnvironmentSetupError: as from `check_header`, or LLVM sends nothing of such a name.
+            EnvironmentSetupError: as from `Layout.check`, or LLVM sends nothing of such a name.
         """
-        self.check_header(header)
-        if header.features == self.sent():
+        return self.with_layout(self.layout.as_sent(header, observe, self.optional_names()))
+
+    def with_layout(self, layout: Layout) -> Self:
+        """Return this problem with another layout. It is equal: only settings are compared."""
+        if layout == self.layout:
             return self
-        more = list(besides(self.features + self.extras, header.features))
-        if lacking := set(observe) - {each.spec.name for each in more}:
-            names = [each.spec.name for each in more]
-            raise EnvironmentSetupError(
-                f"{self.name}: observe: expected some of {names}, which this LLVM sends besides, "
-                f"found {sorted(lacking)}"
-            )
-        wanted = {*observe, *self.optional_names()}
-        chosen = tuple(each for each in more if each.spec.name in wanted)
-        extra = tuple(each for each in more if each.spec.name not in wanted)
-        made = copy.copy(self)
-        vars(made).update(
-            {
-                "features": as_wide(self.features, header.features) + chosen,
-                "extras": as_wide(self.extras, header.features) + extra,
-                _LAYOUT: header.features,
-            }
-        )
-        return made
+        other = copy.copy(self)
+        object.__setattr__(other, "_layout", layout)
+        return other
 
-    def with_all(self, header: Header) -> Self:
-        """This problem as it is, and behind it what an LLVM sends besides, as `as_sent` has it.
+    def recorded_layout(self, header: Header) -> Layout:
+        """Return the layout of records: this problem's, and behind it what an LLVM sends besides.
 
-        The problem itself where nothing is sent besides, whatever the order and the widths.
+        It is the problem's own where nothing is, whatever the order and the widths.
 
         Raises:
-            EnvironmentSetupError: as from `check_header`.
+            EnvironmentSetupError: as from `Layout.check`.
         """
-        sent = self.as_sent(header)
-        features = self.features + sent.features[len(self.features) :]
-        extras = self.extras + sent.extras[len(self.extras) :]
-        layout = tuple(each.spec for each in features + extras)
-        if len(layout) == len(self.sent()):
-            return self
-        made = copy.copy(self)
-        vars(made).update({"features": features, "extras": extras, _LAYOUT: layout})
-        return made
-
-    @property
-    def described(self) -> Problem | type[Problem]:
-        """The description of its observations: its class, or itself where that is not all."""
-        return self if self.sent() != type(self).sent() else type(self)
-
-    @OfBoth
-    def described_features(self) -> tuple[Feature, ...]:
-        """`features` and `extras` in the order of `sent`."""
-        by_name = {each.spec.name: each for each in self.features + self.extras}
-        return tuple(by_name[spec.name] for spec in self.sent())
-
-    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        """A copy is described as this one is; what a frozen dataclass copies is its fields."""
-        found: Any = self
-        if not is_dataclass(found):
-            return super().__reduce_ex__(protocol)
-        settings = {each.name: getattr(self, each.name) for each in fields(found) if each.init}
-        described = {name: vars(self)[name] for name in _DESCRIBED if name in vars(self)}
-        return _copy_of, (type(self), settings, described)
+        return self.layout.extended(header, self.optional_names())
 
 
-_LAYOUT: Final = "_layout"
-_DESCRIBED: Final = ("features", "extras", _LAYOUT)
-"""Attributes that an object may have otherwise than its class; no settings."""
-
-
-def laid_out(sent: Iterable[Feature]) -> dict[str, Any]:
-    """Return an object's layout, where it is another than features and extras."""
-    return {_LAYOUT: tuple(each.spec for each in sent)}
-
-
-def _copy_of(
-    kind: type[Problem], settings: Mapping[str, Any], described: Mapping[str, Any]
-) -> Problem:
-    made = kind(**settings)
-    vars(made).update(described)
-    return made
+@functools.lru_cache
+def _documented_layout(problem: Problem) -> Layout:
+    """The layout of equal problems, made once: environments need it at each step."""
+    return problem.documented_layout()

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 
 from mlgo_gym.base import OptionsError, TensorSpec, UsageError
-from mlgo_gym.problems._headers import Feature
+from mlgo_gym.problems._layout import Feature, Layout
 from mlgo_gym.problems._policy import Action, FunctionPolicy, Policy, RandomPolicy
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.stream import Observation
@@ -199,7 +199,7 @@ class RegallocEviction(Problem):
     Raises:
         OptionsError: the count is not a whole number above 0, or ``live_range`` no truth value.
 
-    >>> len(RegallocEviction.features)
+    >>> len(RegallocEviction().layout.features)
     21
     >>> RegallocEviction(max_eviction_count=0)
     Traceback (most recent call last):
@@ -219,8 +219,6 @@ class RegallocEviction(Problem):
 
     name: ClassVar[str] = "RegallocEviction"
     driver_name: ClassVar[str] = "regalloc"
-    features: ClassVar[tuple[Feature, ...]] = _FEATURES
-    extras: ClassVar[tuple[Feature, ...]] = ()
     advice: ClassVar[TensorSpec] = _ADVICE
     policies: ClassVar[Mapping[str, Callable[[int], Policy]]] = MappingProxyType(
         {
@@ -249,8 +247,11 @@ class RegallocEviction(Problem):
             )
         if not isinstance(self.live_range, bool):
             raise OptionsError(f"live_range: expected True or False, found {self.live_range!r}")
-        if self.live_range:
-            vars(self)["extras"] = (_LIVE_RANGE,)
+
+    def documented_layout(self) -> Layout:
+        """LLVM's features, and the live range's number behind them."""
+        extras = (_LIVE_RANGE,) if self.live_range else ()
+        return Layout(self.name, self.advice, _FEATURES, extras)
 
     def advisor_options(self, channel_base: str) -> tuple[str, ...]:
         """LLVM's options that make the eviction advisor ask over the channel of this path."""
@@ -293,7 +294,7 @@ class RegallocEviction(Problem):
     @property
     def positions(self) -> int:
         """How many positions there are: LLVM 22's, or those of the header (`as_sent`)."""
-        return self.features[0].spec.shape[-1]
+        return self.layout.features[0].spec.shape[-1]
 
     def action_mask(
         self, observation: Observation | None
@@ -315,9 +316,9 @@ class RegallocEviction(Problem):
         ]
 
     def settings(self) -> dict[str, str | float]:
-        """The problem's name, its limit and what is told besides, for the record."""
-        told = {"live_range": True} if self.live_range else {}
-        return {"problem": self.name, "max_eviction_count": self.max_eviction_count, **told}
+        """The problem's name, its limit and whether live ranges are numbered, for the record."""
+        numbered = {"live_range": True} if self.live_range else {}
+        return {"problem": self.name, "max_eviction_count": self.max_eviction_count, **numbered}
 
 
 @functools.cache

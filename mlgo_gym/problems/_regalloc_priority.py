@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 
 from mlgo_gym.base import TensorSpec, UsageError
-from mlgo_gym.problems._headers import Feature
+from mlgo_gym.problems._layout import Feature, Layout
 from mlgo_gym.problems._policy import Action, FunctionPolicy, Policy, RandomPolicy
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.stream import Observation
@@ -69,13 +69,11 @@ class RegallocPriority(Problem):
     A decision is one live range that is queued. The advice is its priority, a number from 0 to
     4,294,967,040; live ranges with higher priorities get registers first.
 
-    >>> [feature.spec.name for feature in RegallocPriority.features]
-    ['li_size', 'stage', 'weight']
+    >>> RegallocPriority().layout.feature_names
+    ('li_size', 'stage', 'weight')
     """
 
     name: ClassVar[str] = "RegallocPriority"
-    features: ClassVar[tuple[Feature, ...]] = _FEATURES
-    extras: ClassVar[tuple[Feature, ...]] = ()
     advice: ClassVar[TensorSpec] = TensorSpec("priority", "float", (1,))
     policies: ClassVar[Mapping[str, Callable[[int], Policy]]] = MappingProxyType(
         {
@@ -89,6 +87,10 @@ class RegallocPriority(Problem):
     compared: ClassVar[tuple[str, ...]] = ("random", "by-size")
     allowed: ClassVar[tuple[float, float, str]] = (0, HIGHEST_PRIORITY, "")
     measure: ClassVar[str] = "mlgo_gym.rollout:AllocationCost"
+
+    def documented_layout(self) -> Layout:
+        """LLVM's features."""
+        return Layout(self.name, self.advice, _FEATURES)
 
     def advisor_options(self, channel_base: str) -> tuple[str, ...]:
         """LLVM's options that make the priority advisor ask over the channel of this path."""

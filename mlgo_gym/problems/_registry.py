@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import is_dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -25,7 +24,7 @@ GROUP: Final = "mlgo_gym.problems"
 DEFAULT: Final = "inlining-for-size"
 """The problem of commands and functions where none is named."""
 
-_PARTS: Final = ("name", "features", "extras", "advice", "policies", "default_policy", "measure")
+_PARTS: Final = ("name", "advice", "policies", "default_policy", "measure")
 
 
 @functools.cache
@@ -91,15 +90,12 @@ def option_name(kind: type[Problem]) -> str:
 
 
 def _lacks(kind: Any) -> str | None:
-    has_fields = is_dataclass(kind)
     if not isinstance(kind, type) or not issubclass(kind, Problem):
         return f"expected a subclass of mlgo_gym.problems.Problem, found {kind!r}"
     missing = [part for part in _PARTS if not hasattr(kind, part)]
     missing += sorted(getattr(kind, "__abstractmethods__", ()))
     if missing:
         return f"{kind.__name__}: expected {', '.join(missing)}, found none"
-    if not has_fields:
-        return f"{kind.__name__}: expected a dataclass, found none"
     if kind.advice.element_count != 1 or np.dtype(kind.advice.dtype).kind not in "fiu":
         found = f"{kind.advice.type} {kind.advice.shape}"
         return f"{kind.__name__}: advice: expected one number, found {found}"

@@ -11,7 +11,7 @@ from typing import BinaryIO
 import numpy as np
 
 from mlgo_gym.base import TensorSpec, TrainingLogError
-from mlgo_gym.problems import Problem, layout_differences
+from mlgo_gym.problems import Layout, Problem, layout_differences
 from mlgo_gym.rollout._rollout import Decision, ModuleReport
 from mlgo_gym.stream import Header, TrainingLogWriter
 
@@ -68,11 +68,11 @@ class RolloutLog(AbstractContextManager["RolloutLog"]):
         rewards = report.rewards(attempt)
         if not rewards:
             return 0
-        described, recorded = attempt.with_all(self._problem)
+        layout, recorded = attempt.recorded(self._problem)
         for context, group in groupby(recorded, lambda decision: decision.context):
             decisions = tuple(group)
             reward = rewards.get(context, rewards[""])
-            writer = self._started(described, str(report.key))
+            writer = self._started(layout, str(report.key))
             writer.start_context(log_context(str(report.key), context))
             for left, decision in enumerate(decisions, 1 - len(decisions)):
                 writer.log_observation(decision.payload + decision.advice)
@@ -90,10 +90,10 @@ class RolloutLog(AbstractContextManager["RolloutLog"]):
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None and self._writer is None:
-            self._started(self._problem, "")
+            self._started(self._problem.layout, "")
 
-    def _started(self, problem: Problem, module: str) -> TrainingLogWriter:
-        features = *problem.sent(), problem.advice
+    def _started(self, layout: Layout, module: str) -> TrainingLogWriter:
+        features = *layout.specs, layout.advice
         if self._writer is None:
             score = TensorSpec("reward", "float", (1,))
             self._writer = TrainingLogWriter(self._file, Header(features, score))

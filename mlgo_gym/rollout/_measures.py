@@ -225,7 +225,7 @@ class Measure(ABC):
 
     >>> from mlgo_gym.problems import RegallocEviction
     >>> from mlgo_gym.rollout import measure_of
-    >>> measure_of(RegallocEviction).title
+    >>> measure_of(RegallocEviction()).title
     'score'
     """
 
@@ -373,14 +373,14 @@ class AllocationCost(Measure):
         }
 
 
-def measure_of(problem: Problem | type[Problem]) -> Measure:
+def measure_of(problem: Problem) -> Measure:
     """Return the measure that a problem's compilations are compared by.
 
     Raises:
         EnvironmentSetupError: the problem names none that there is.
 
     >>> from mlgo_gym.problems import InliningForSize
-    >>> measure_of(InliningForSize).key
+    >>> measure_of(InliningForSize()).key
     'text_size_bytes'
     """
     try:

@@ -23,7 +23,7 @@ from mlgo_gym.llvm import (
     settings_of_code,
     site_of,
 )
-from mlgo_gym.problems import HASH, PolicyLike, Problem, WatchedPolicy, problems, with_all
+from mlgo_gym.problems import HASH_SUFFIX, PolicyLike, Problem, WatchedPolicy, problems, record_of
 from mlgo_gym.rollout._trace import Trace
 from mlgo_gym.stream import Header, Observation
 
@@ -79,8 +79,8 @@ def trace_of(compilation: Compilation, observations: Sequence[Observation] = ())
             f"{len(compilation.problems)}"
         )
     (problem,) = compilation.problems
-    described, payloads = with_all(problem, (each.sent for each in observations))
-    return Trace.of(compilation.result, described, compilation.advice, payloads)
+    layout, payloads = record_of(problem, (each.sent for each in observations))
+    return Trace.of(compilation.result, layout, compilation.advice, payloads)
 
 
 def replay(
@@ -175,9 +175,9 @@ def problem_of(trace: Trace, files: Mapping[str, object] | None = None) -> Probl
         raise _differs(trace, "problem", f"one of {', '.join(known)}", name)
     kind = known[name]
     given = settings_of_problem(trace)
-    hashes = {f"{key}{HASH}" for key in kind.file_settings}
+    hashes = {f"{key}{HASH_SUFFIX}" for key in kind.file_settings}
     others = given.keys() - {"problem", *kind.file_settings, *hashes}
-    words = {each.name for each in fields(kind) if isinstance(each.default, str)}  # type: ignore[arg-type]
+    words = {each.name for each in fields(kind) if isinstance(each.default, str)}
     own = {
         key: given[key] if key in words else _number(trace, key, given[key])
         for key in given
@@ -193,7 +193,7 @@ def problem_of(trace: Trace, files: Mapping[str, object] | None = None) -> Probl
     for key in hashes & settings.keys():
         if settings[key] != given.get(key):
             raise _differs(trace, key, given.get(key), settings[key])
-    if not trace.features or made.header_differences(header := _header(trace)):
+    if not trace.features or made.layout.differences(header := _header(trace)):
         return made
     return made.as_sent(header)
 
@@ -216,7 +216,7 @@ def _file(trace: Trace, key: str, kind: type[Problem], files: Mapping[str, objec
     name = trace.settings[key]
     if key in files or name in kind.file_settings[key]:
         return files.get(key, name)
-    expected = f"the file that was {name!r}, of SHA-256 {trace.settings.get(f'{key}{HASH}')}"
+    expected = f"the file that was {name!r}, of SHA-256 {trace.settings.get(f'{key}{HASH_SUFFIX}')}"
     raise _differs(trace, key, expected, f"none; give it as --{key} or in files")
 
 

@@ -31,7 +31,7 @@ from mlgo_gym.llvm import (
     options_of,
     site_of,
 )
-from mlgo_gym.problems import PolicyLike, Problem, WatchedPolicy, with_all
+from mlgo_gym.problems import Layout, PolicyLike, Problem, WatchedPolicy, record_of
 from mlgo_gym.rollout._best import Best, Tries, best_by_problem, joins
 from mlgo_gym.rollout._measures import Measure, Result, check_alone, check_sites, measure_of
 from mlgo_gym.rollout._trace import Trace
@@ -145,18 +145,18 @@ class Attempt:
         result = self.result
         if not isinstance(result, CompilationResult) or result.settings["problem"] != problem.name:
             return None
-        described, decisions = self.with_all(problem)
+        layout, decisions = self.recorded(problem)
         observations = [each.payload for each in decisions if keep_observations]
-        trace = Trace.of(result, described, [each.advice for each in decisions], observations)
+        trace = Trace.of(result, layout, [each.advice for each in decisions], observations)
         return replace(trace, sites=tuple(each.site for each in decisions if each.site))
 
-    def with_all(self, problem: Problem) -> tuple[Problem, tuple[Decision, ...]]:
-        """The problem, and the decisions, with all that LLVM sent: `Problem.with_all`."""
-        described, payloads = with_all(problem, (each.sent for each in self.decisions if each.sent))
-        if described is problem:
-            return problem, self.decisions
+    def recorded(self, problem: Problem) -> tuple[Layout, tuple[Decision, ...]]:
+        """The decisions with all that LLVM sent, and their layout: `Problem.recorded_layout`."""
+        layout, payloads = record_of(problem, (each.sent for each in self.decisions if each.sent))
+        if layout == problem.layout:
+            return layout, self.decisions
         kept = zip(self.decisions, payloads, strict=True)
-        return described, tuple(replace(each, payload=payload, sent=None) for each, payload in kept)
+        return layout, tuple(replace(each, payload=payload, sent=None) for each, payload in kept)
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ from mlgo_gym.base import (
     write_atomically,
 )
 from mlgo_gym.llvm import CompilationResult, Site, check_site_lengths, read_sites
-from mlgo_gym.problems import Problem
+from mlgo_gym.problems import Layout
 from mlgo_gym.stream import feature_specs
 
 _VERSION, _VERSION_WITH_SITES = 1, 2
@@ -121,15 +121,15 @@ class Trace:
     def of(
         cls,
         result: CompilationResult,
-        problem: Problem,
+        layout: Layout,
         advice: Sequence[bytes],
         observations: Sequence[bytes] = (),
     ) -> Trace:
         """The trace of a result, out of the raw tensors of the answers to its one problem."""
         return cls(
-            advice_spec=problem.advice,
+            advice_spec=layout.advice,
             advice=b"".join(advice),
-            features=problem.sent() if observations else (),
+            features=layout.specs if observations else (),
             observations=b"".join(observations),
             **{name: getattr(result, name) for name in _ABOUT},
         )

@@ -49,7 +49,7 @@ class ModelAgent:
         path = find_model(str(model))
         kind = problem_of_models([path])
         self.problem: Final[Problem] = kind(**settings_of_models([path], kind))
-        self._specs: Final = [each.spec for each in self.problem.features]
+        self._specs: Final = [each.spec for each in self.problem.layout.features]
         factory = load_model(Path(path), self.problem, mode, trusted=trusted).runner
         self._runner = factory(self._specs, self.problem.advice)
 

@@ -62,7 +62,7 @@ def runner_factory(
 
     >>> from mlgo_gym.problems import InliningForSize
     >>> make = runner_factory("inlining-for-size", "release")
-    >>> with make(InliningForSize.sent(), InliningForSize.advice) as runner:
+    >>> with make(InliningForSize().layout.specs, InliningForSize.advice) as runner:
     ...     int(runner.evaluate()[0]) in (0, 1)
     True
     """

@@ -13,7 +13,7 @@ from corpus_tools.scratch import scratch_folder
 from mlgo_gym.base import ModelError
 from mlgo_gym.corpus import shortest_names
 from mlgo_gym.model import CARD_FILE, find_description, freeze, read_card, shipped_models
-from mlgo_gym.problems import HASH, InliningForSize, Policy, Problem, problems
+from mlgo_gym.problems import HASH_SUFFIX, InliningForSize, Policy, Problem, problems
 from mlgo_gym.runners._base import RunnerFactory
 from mlgo_gym.runners._load import RELEASE, runner_factory
 from mlgo_gym.runners._policy import RunnerPolicy
@@ -74,7 +74,7 @@ def check_files(model: Path, problem: Problem) -> None:
     card = read_card(model)
     found = {hashlib.sha256(data).hexdigest() for data in problem.files().values()}
     for name in problem.file_settings:
-        expected = card.settings.get(f"{name}{HASH}") if card else None
+        expected = card.settings.get(f"{name}{HASH_SUFFIX}") if card else None
         if found and expected and expected not in found:
             raise ModelError(
                 str(model),
@@ -93,7 +93,9 @@ def load_model(
     """
     factory = runner_factory(str(path), mode, trusted=trusted)
     model = Model(path.name, path, problem, factory)
-    model.runner(problem.sent(), problem.advice).close()  # says what is wrong before modules do
+    model.runner(
+        problem.layout.specs, problem.advice
+    ).close()  # says what is wrong before modules do
     return model
 
 

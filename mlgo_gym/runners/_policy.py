@@ -54,7 +54,7 @@ class RunnerPolicy(Policy):
             return None
         checks = problem.for_worker()
         try:
-            with factory(problem.sent(), problem.advice) as runner:
+            with factory(problem.layout.specs, problem.advice) as runner:
                 found = runner.for_worker()
         except ModelError:  # whoever is asked here will say so
             return None

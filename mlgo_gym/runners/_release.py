@@ -58,7 +58,7 @@ class ReleaseModeModelRunner(MLModelRunner):
     >>> from mlgo_gym.model import find_model
     >>> from mlgo_gym.problems import InliningForSize
     >>> from mlgo_gym.runners import ReleaseModeModelRunner
-    >>> inputs, output = InliningForSize.sent(), InliningForSize.advice
+    >>> inputs, output = InliningForSize().layout.specs, InliningForSize.advice
     >>> with ReleaseModeModelRunner(find_model("inlining-for-size"), inputs, output) as runner:
     ...     int(runner.evaluate()[0]) in (0, 1)
     True

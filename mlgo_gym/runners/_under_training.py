@@ -66,7 +66,7 @@ class ModelUnderTrainingRunner(MLModelRunner):
     >>> from mlgo_gym.model import find_model
     >>> from mlgo_gym.problems import InliningForSize
     >>> from mlgo_gym.runners import ModelUnderTrainingRunner
-    >>> inputs, output = InliningForSize.sent(), InliningForSize.advice
+    >>> inputs, output = InliningForSize().layout.specs, InliningForSize.advice
     >>> with ModelUnderTrainingRunner(find_model("inlining-for-size"), inputs, output) as runner:
     ...     int(runner.evaluate()[0]) in (0, 1)
     True

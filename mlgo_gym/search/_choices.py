@@ -31,7 +31,7 @@ only call of a template's instance: inlined, the callee disappears."""
 LIMITS: Final = (None, -40, -20, -10, 0, 10, 20, 40, 80, 160, 320)
 """Values of a limit: the cost below which a call is inlined whatever the base policy says."""
 
-_INDEX: Final = {each.spec.name: index for index, each in enumerate(InliningForSize.features)}
+_INDEX: Final = {name: at for at, name in enumerate(InliningForSize().layout.feature_names)}
 _USERS: Final = _INDEX["callee_users"]
 _COST: Final = _INDEX["cost_estimate"]
 _GLOBAL: Final = ("node_count", "edge_count")

@@ -20,7 +20,7 @@ class CompiledNetwork(NetworkCode):
             weight_name(number): np.zeros(each.shape, np.float32)
             for number, each in enumerate(network.trainable_variables)
         }
-        super().__init__(model, problem.sent(), weights)
+        super().__init__(model, problem.layout.specs, weights)
         self.take_weights(network)
 
     def take_weights(self, network: PolicyNetwork) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from mlgo_gym.base import TrainingError
 from mlgo_gym.datasets import Episode
-from mlgo_gym.problems import Problem, columns
+from mlgo_gym.problems import Problem
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._features import ALL_FEATURES
 from mlgo_gym.training._fitting import FitConfig, Rows, fit_actions
@@ -42,7 +42,7 @@ def rows_of(episodes: Iterable[Episode], problem: Problem, config: FittedConfig)
     weights = np.where(np.isfinite(weights), weights, 1.0)
     random = np.random.default_rng(config.seed)
     order = np.sort(random.permutation(len(actions))[: config.rows])
-    return Rows(columns(observations[order], problem), actions[order], weights[order])
+    return Rows(problem.layout.columns(observations[order]), actions[order], weights[order])
 
 
 def fit_decisions(

@@ -164,7 +164,7 @@ def _inputs(network: PolicyNetwork, problem: Problem) -> dict[str, tf.TensorSpec
     taken = {*network.features(), "mask"}
     return {
         spec.name: tf.TensorSpec(spec.shape, tf.as_dtype(spec.dtype), name=spec.name)
-        for spec in problem.sent()
+        for spec in problem.layout.specs
         if spec.name in taken
     }
 

@@ -27,14 +27,14 @@ _MASK: Final = "mask"
 _TERM: Final = re.compile(r"([+-]?)([^+-]+)")
 
 
-def feature_sets(problem: Problem | type[Problem]) -> dict[str, tuple[str, ...]]:
+def feature_sets(problem: Problem) -> dict[str, tuple[str, ...]]:
     """The sets that a text can name, each with its features: all but masks.
 
     >>> from mlgo_gym.problems import InliningForSize
     >>> feature_sets(InliningForSize(ir2vec="ones"))["counts"]
     ('callee_embedding', 'caller_embedding')
     """
-    names = tuple(each.spec.name for each in problem.features if each.spec.name != _MASK)
+    names = tuple(name for name in problem.layout.feature_names if name != _MASK)
     sets = {CORE: tuple(name for name in names if name not in problem.optional_names())}
     for setting, optional in problem.optional.items():
         if there := tuple(name for name in names if name in optional):
@@ -44,15 +44,13 @@ def feature_sets(problem: Problem | type[Problem]) -> dict[str, tuple[str, ...]]
     return sets
 
 
-def _counts(problem: Problem | type[Problem]) -> bool:
+def _counts(problem: Problem) -> bool:
     """Whether a setting names a vocabulary that counts."""
     files = (getattr(problem, name, None) for name in problem.file_settings)
     return any(isinstance(each, Vocabulary) and each.counts for each in files)
 
 
-def choose_features(
-    problem: Problem | type[Problem], text: str, needed: Sequence[str]
-) -> tuple[str, ...]:
+def choose_features(problem: Problem, text: str, needed: Sequence[str]) -> tuple[str, ...]:
     """The features that a text chooses, in LLVM's order.
 
     Args:

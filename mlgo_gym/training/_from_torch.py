@@ -120,13 +120,13 @@ def export_torch(
         raise OptionsError(
             f"torch policy: expected a problem with numbered actions, found {problem.name}"
         )
-    numbers = sum(each.spec.element_count for each in problem.features)
+    numbers = sum(each.spec.element_count for each in problem.layout.features)
     if normalization.mean and len(normalization.mean) != numbers:
         raise OptionsError(
             f"normalisation: expected {numbers} means, found {len(normalization.mean)}"
         )
     writer = GraphWriter()
-    sent = {each.spec.name: writer.input(each.spec) for each in problem.features}
+    sent = {each.spec.name: writer.input(each.spec) for each in problem.layout.features}
     values = normalization.of(writer, _vector(writer, problem, sent))
     logits = translated(writer, _exported(policy, numbers), values)
     if logits.shape != (1, space.n):
@@ -148,7 +148,7 @@ def export_torch(
 def _vector(writer: GraphWriter, problem: Problem, sent: Mapping[str, Value]) -> Value:
     """All features ``float32 [1, numbers]``, as the environments show them."""
     parts = []
-    for feature in problem.features:
+    for feature in problem.layout.features:
         part = writer.cast(sent[feature.spec.name], "float32")
         if feature.may_be_infinite:
             finite = writer.of("LESS_EQUAL", writer.of("ABS", part), _LARGEST, dtype="bool")

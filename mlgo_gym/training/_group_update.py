@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from mlgo_gym.problems import Problem, columns, observation_array
+from mlgo_gym.problems import Problem
 from mlgo_gym.training._generations import Update
 from mlgo_gym.training._networks import PolicyNetwork
 from mlgo_gym.training._ranges import Count, Part, Positive, Ranged
@@ -54,8 +54,8 @@ class PolicyGradient(Update):
         self, tried: Sequence[Tried], advantages: _Array, generator: np.random.Generator
     ) -> dict[str, float]:
         """Take a generation's gradient steps; advantages are ``float [N]``, in any unit."""
-        rows = observation_array([each.payload for each in tried], self._problem)
-        features = columns(rows, self._problem)
+        layout = self._problem.layout
+        features = layout.columns(layout.array(each.payload for each in tried))
         actions = np.array([each.action for each in tried], np.int64)
         old = np.array([each.log_probability for each in tried], np.float32)
         unit = advantages / (advantages.std() + 1e-9)

@@ -139,7 +139,7 @@ class LabelRounds:
 
 
 def labels_in(
-    folder: Path, problem: Problem | type[Problem], data: Data, llvm_version: str | None = None
+    folder: Path, problem: Problem | str, data: Data, llvm_version: str | None = None
 ) -> Iterator[Episode]:
     """The labels in a folder, but those of modules that are held out.
 

@@ -41,7 +41,6 @@ from mlgo_gym.problems import (
     InliningForSize,
     PolicyLike,
     default,
-    observation_array,
 )
 from mlgo_gym.rollout import Measure, Rewards, of_module
 from mlgo_gym.search import (
@@ -63,7 +62,7 @@ Shares = Mapping[str, Mapping[str, int]]
 REWARD: Final = "reward"
 """The setting of a source that says what its labels are of, where they are not bytes of code."""
 
-_INDEX: Final = {each.spec.name: index for index, each in enumerate(InliningForSize.features)}
+_INDEX: Final = {name: at for at, name in enumerate(InliningForSize().layout.feature_names)}
 _COST: Final = _INDEX["cost_estimate"]
 _BELOW, _NEAR, _ABOVE, _BEYOND = 0.05, 1.0, 0.7, 0.02
 _NEAR_PART: Final = 85 / 145
@@ -163,7 +162,7 @@ def _labelled(
     source = Source(key.package, module.name, module.sha256, policy_name, settings)
     if not base.decisions:
         return Labelled(source)
-    observed = observation_array([each.payload for each in base.decisions], problem)
+    observed = problem.layout.array(each.payload for each in base.decisions)
     actions = np.array([each.action for each in base.decisions], InliningForSize.advice.dtype)
     errors: tuple[MlgoGymError, ...] = ()
     if measure:
@@ -171,7 +170,7 @@ def _labelled(
     else:
         departures = np.flatnonzero(actions != observed[DEFAULT_ADVICE]).tolist()
         known = _saved(naming, base, departures, setting, shares.get(key.package, {}))
-    episode = Episode(source, problem.described, observed, actions, **known)
+    episode = Episode(source, problem.layout, observed, actions, **known)
     return Labelled(source, episode, errors)
 
 

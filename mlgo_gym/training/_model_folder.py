@@ -13,7 +13,7 @@ from corpus_tools.reading import reason_of
 from mlgo_gym.base import ModelError, staged_folder, write_json
 from mlgo_gym.llvm import llvm_version
 from mlgo_gym.model import CARD_FILE, OUTPUT, OUTPUT_SPEC_FILE
-from mlgo_gym.problems import HASH, Problem
+from mlgo_gym.problems import HASH_SUFFIX, Problem
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def _with_files(problem: Problem, names: Sequence[str], folder: Path) -> dict[st
         known = problem.file_settings[name]
         value = getattr(problem, name)
         settings[name] = value.name if value.name in known else f"{name}.json"
-        settings[f"{name}{HASH}"] = hashlib.sha256(value.data).hexdigest()
+        settings[f"{name}{HASH_SUFFIX}"] = hashlib.sha256(value.data).hexdigest()
         if value.name not in known:
             (folder / settings[name]).write_bytes(value.data)
     return settings

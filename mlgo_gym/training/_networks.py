@@ -188,7 +188,7 @@ class EvictionNetwork(PolicyNetwork):
         return super().config() | ({"margin": self.margin} if self.margin else {})
 
     def build(self, _: Any) -> None:
-        self.call({s.name: tf.zeros(s.shape, s.dtype) for s in RegallocEviction.sent()})
+        self.call({s.name: tf.zeros(s.shape, s.dtype) for s in RegallocEviction().layout.specs})
         self.built = True
 
     def call(self, observations: Mapping[str, Any]) -> Any:
@@ -223,15 +223,15 @@ class EvictionNetwork(PolicyNetwork):
         return (scores + rule) * allowed + FORBIDDEN * (1.0 - allowed)
 
 
-def network_features(problem: Problem | type[Problem], text: str = ALL_FEATURES) -> tuple[str, ...]:
+def network_features(problem: Problem, text: str = ALL_FEATURES) -> tuple[str, ...]:
     """The features that a text chooses for a problem's network (`choose_features`).
 
     An embedding is named for each of its numbers, of which each is normalised by itself; a feature
     that has a number for each position is named once.
     """
-    chosen = choose_features(problem, text, _kind(problem).rule_features)
-    numbers = {each.spec.name: each.spec.element_count for each in problem.features}
-    wide = {each.spec.name for each in problem.features if each.is_wide}
+    chosen = choose_features(problem, text, _kind(type(problem)).rule_features)
+    numbers = {each.spec.name: each.spec.element_count for each in problem.layout.features}
+    wide = {each.spec.name for each in problem.layout.features if each.is_wide}
     return tuple(
         name for each in chosen for name in [each] * (1 if each in wide else numbers[each])
     )
@@ -264,7 +264,7 @@ def with_margin(network: PolicyNetwork, margin: float) -> PolicyNetwork:
     return found
 
 
-def _kind(problem: Problem | type[Problem]) -> type[PolicyNetwork]:
+def _kind(problem: type[Problem]) -> type[PolicyNetwork]:
     if not problem.network:
         raise OptionsError(
             f"network: expected one of {networked_problems()}, found {problem.name!r}"

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from mlgo_gym.base import ModelError, OptionsError, TrainingError
-from mlgo_gym.problems import Problem, columns, observation_array
+from mlgo_gym.problems import Problem
 from mlgo_gym.training._contexts import Sampler, TrainingContext, Workshop
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._export import load_network
@@ -76,7 +76,7 @@ def statistics(
     payloads = [each for _, asked in found for each in asked]
     if not payloads:
         raise TrainingError("training: expected contexts that ask for decisions, found none")
-    values = columns(observation_array(payloads, problem), problem)
+    values = problem.layout.columns(problem.layout.array(payloads))
     if "mask" in values:
         legal = values["mask"] == 1
         values = {name: each[legal] if each.ndim > 1 else each for name, each in values.items()}

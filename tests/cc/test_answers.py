@@ -39,7 +39,7 @@ from mlgo_gym.base._tensor_spec import TensorSpec
 option = "-inliner-interactive-channel-base="
 bases = [word.removeprefix(option) for word in sys.argv if word.startswith(option)]
 default = TensorSpec(DEFAULT_ADVICE, "int64_t", (1,))
-specs = [*(each.spec for each in InliningForSize.features), default]
+specs = [*(each.spec for each in InliningForSize().layout.features), default]
 inbound = os.open(f"{bases[0]}.in", os.O_RDONLY | os.O_NONBLOCK)
 
 def wait_for(size):

@@ -109,7 +109,7 @@ def test_it_is_built_with_sanitizers(sanitized: Driver, tmp_path: Path) -> None:
 def stream() -> bytes:
     """What LLVM's inliner says of two call sites."""
     file = io.BytesIO()
-    features = (*(each.spec for each in InliningForSize.features), DEFAULT)
+    features = (*(each.spec for each in InliningForSize().layout.features), DEFAULT)
     log = TrainingLogWriter(file, Header(features, advice=InliningForSize.advice))
     log.start_context("f")
     for _ in range(2):

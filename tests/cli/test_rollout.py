@@ -28,7 +28,7 @@ def one_of_two(sample: Corpus, tmp_path: Path) -> Path:
 def test_a_model_of_another_llvm(sample: Corpus, tmp_path: Path) -> None:
     corpus = copied(sample, ("frame_stream.c",), tmp_path / "corpus")
     shutil.copytree(MODELS / "never", tmp_path / "never")
-    sent = [spec.name for spec in InliningForSize().sent()]
+    sent = [spec.name for spec in InliningForSize().layout.specs]
     for features, new in ((sent[1:], sent[0]), (sent, "none")):
         card = {"problem": "InliningForSize", "llvm_version": "21.0.1", "features": features}
         (tmp_path / "never" / "card.json").write_text(json.dumps(card))

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.problems._observations import observation_dtype
 from mlgo_gym.runners.grpc._client import GrpcInteractiveModelRunner
 from tests.cli.command import run
 from tests.runners.grpc.peers import keep_grpc_running, nothing_left
@@ -43,12 +42,12 @@ def is_open(path: Path) -> bool:
 def answers(path: Path) -> list[int]:
     """What a host at a socket answers where LLVM would not inline, and where it would; ends it."""
     problem = InliningForSize()
-    rows = np.zeros(2, observation_dtype(problem))
+    rows = np.zeros(2, problem.layout.dtype)
     rows["inlining_default"][1] = 1
     try:
         wait_for(lambda: is_open(path))
         with GrpcInteractiveModelRunner(
-            f"unix:{path}", problem.sent(), problem.advice, deadline_s=60
+            f"unix:{path}", problem.layout.specs, problem.advice, deadline_s=60
         ) as runner:
             found = []
             for row in rows:

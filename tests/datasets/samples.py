@@ -11,10 +11,10 @@ from mlgo_gym.datasets._episodes import LABELS, Episode, Source
 from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.problems._observations import observation_dtype
 from mlgo_gym.problems._problem import Problem
 
 LLVM = "22.1.0"
+PROBLEM = InliningForSize()
 SETTINGS = {"opt_level": "Oz", "llvm_options": ["-x"], "size_increase_threshold": 2.0}
 NAMES = st.text(st.characters(codec="utf-8"), max_size=8)
 
@@ -30,16 +30,17 @@ def episode(
     *,
     seed: int = 0,
     context: str = "",
-    problem: Problem | type[Problem] = InliningForSize,
+    problem: Problem = PROBLEM,
 ) -> Episode:
     """An episode of random bytes, with all that an episode can have."""
     random = np.random.default_rng(seed)
-    dtype = observation_dtype(problem)
+    layout = problem.layout
+    dtype, advice = layout.dtype, layout.advice
     return Episode(
         origin,
-        problem,
+        layout,
         np.frombuffer(random.bytes(size * dtype.itemsize), dtype),
-        np.frombuffer(random.bytes(size * problem.advice.size_bytes), problem.advice.dtype),
+        np.frombuffer(random.bytes(size * advice.size_bytes), advice.dtype),
         context,
         random.normal(size=size).astype(np.float32),
         reward=0.25,
@@ -57,7 +58,7 @@ def write(
     opt_level: str | None = None,
 ) -> Path:
     """A dataset of episodes, each of another module."""
-    header = DatasetHeader.of(problem or InliningForSize(), llvm_version, opt_level=opt_level)
+    header = DatasetHeader.of(problem or PROBLEM, llvm_version, opt_level=opt_level)
     with DatasetWriter(folder, header) as writer:
         for each in found:
             writer.add(each.source, [each])
@@ -65,10 +66,11 @@ def write(
 
 
 @st.composite
-def episodes(draw: st.DrawFn, origin: Source, problem: type[Problem]) -> Episode:
+def episodes(draw: st.DrawFn, origin: Source, problem: Problem) -> Episode:
     """Any episode of a source."""
     size = draw(st.integers(1, 5))
-    dtype, advice = observation_dtype(problem), problem.advice
+    layout = problem.layout
+    dtype, advice = layout.dtype, layout.advice
     numbers = st.floats(allow_nan=True)
 
     def raw(item_bytes: int) -> bytes:
@@ -79,7 +81,7 @@ def episodes(draw: st.DrawFn, origin: Source, problem: type[Problem]) -> Episode
     values = st.lists(st.floats(allow_nan=False), min_size=size, max_size=size)
     return Episode(
         origin,
-        problem,
+        layout,
         np.frombuffer(raw(dtype.itemsize), dtype),
         np.frombuffer(raw(advice.size_bytes), advice.dtype),
         draw(NAMES),
@@ -99,7 +101,7 @@ def same(one: Episode, other: Episode) -> bool:
         scores = np.array([each.reward, each.score, each.baseline_score])
         arrays = each.observations.tobytes(), each.actions.tobytes(), outcomes
         labels = {name: values.tobytes() for name, values in each.labels.items()}
-        facts = each.source, each.problem, each.context, labels, each.sites, *arrays
+        facts = each.source, each.layout, each.context, labels, each.sites, *arrays
         return [*facts, np.where(np.isnan(scores), np.nan, scores).tobytes()]
 
     return parts(one) == parts(other)

@@ -174,7 +174,7 @@ def test_files_that_are_changed_anywhere(first: int, tmp_path: Path) -> None:
 
 
 def test_episodes_that_are_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    row_bytes = sum(spec.size_bytes for spec in InliningForSize.sent())
+    row_bytes = sum(spec.size_bytes for spec in InliningForSize().layout.specs)
     monkeypatch.setattr(reading, "_ROWS", 2)
     monkeypatch.setattr(reading, "MAX_EPISODE_BYTES", 4 * row_bytes)
     path = write(tmp_path / "short", episode(source(), 5)) / "part-00000.parquet"

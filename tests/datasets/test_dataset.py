@@ -25,7 +25,6 @@ from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import DatasetError, SpecError
 from mlgo_gym.llvm._site import Call, Site
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.problems._observations import columns
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
@@ -48,7 +47,7 @@ def test_what_is_written_is_read(problem: type[Problem], data: st.DataObject) ->
         header = DatasetHeader.of(problem(), LLVM)
         with DatasetWriter(folder, header, max_part_bytes=size) as writer:
             for each in sources:
-                found = data.draw(st.lists(episodes(each, problem), max_size=3))
+                found = data.draw(st.lists(episodes(each, problem()), max_size=3))
                 writer.add(each, found)
                 expected += found
         dataset = Dataset.open(folder, problem=problem(), llvm_version=LLVM)
@@ -120,14 +119,14 @@ def test_episodes_over_several_batches(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_batches_have_the_columns_as_arrays(tmp_path: Path) -> None:
-    problem = RegallocEviction
+    problem = RegallocEviction()
     found = episode(source(), 10, context="main", problem=problem)
-    dataset = Dataset.open(write(tmp_path, found, problem=problem()))
+    dataset = Dataset.open(write(tmp_path, found, problem=problem))
     batches = list(dataset.batches(4))
     assert [each.row_count for each in batches] == [4, 4, 2]
     batch = batches[1]
     assert batch.observations().tobytes() == found.observations[4:8].tobytes()
-    expected = columns(found.observations[4:8], problem)
+    expected = problem.layout.columns(found.observations[4:8])
     assert {name: each.tobytes() for name, each in batch.features().items()} == {
         name: each.tobytes() for name, each in expected.items()
     }
@@ -195,7 +194,7 @@ def test_tensorflow_is_not_needed() -> None:
 def test_several_folders(tmp_path: Path) -> None:
     one = write(tmp_path / "one", episode(source(1)))
     two = write(tmp_path / "two", episode(source(2)))
-    dataset = Dataset.open(one, two / "part-00000.parquet", problem=InliningForSize)
+    dataset = Dataset.open(one, two / "part-00000.parquet", problem=InliningForSize.name)
     assert [each.source.module for each in dataset.episodes()] == ["m1.c", "m2.c"]
     assert dataset.differences == ()
 
@@ -242,7 +241,7 @@ def test_other_levels_of_the_modules(tmp_path: Path) -> None:
 
 def test_another_problem_is_refused_even_if_mixed(tmp_path: Path) -> None:
     one = write(tmp_path / "one", episode(source(1)))
-    other = episode(source(2), problem=RegallocPriority)
+    other = episode(source(2), problem=RegallocPriority())
     two = write(tmp_path / "two", other, problem=RegallocPriority())
     with pytest.raises(DatasetError) as caught:
         Dataset.open(one, two, allow_mixed=True)

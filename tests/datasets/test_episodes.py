@@ -157,5 +157,5 @@ def test_a_report_of_a_failure(small: Corpus) -> None:
     )
     assert report.error
     assert report.attempts == ()
-    good = Episode(source(), InliningForSize, GOOD.observations, GOOD.actions)
+    good = Episode(source(), GOOD.layout, GOOD.observations, GOOD.actions)
     assert math.isnan(good.reward)

@@ -23,7 +23,10 @@ HEADER = DatasetHeader.of(RegallocPriority(), "22.1.0", opt_level="Os", llvmlite
 
 @pytest.mark.parametrize("problem", problems().values())
 def test_there_and_back(problem: type[Problem]) -> None:
-    for header in (DatasetHeader.of(problem(), "22.1.0"), DatasetHeader(problem, score=None)):
+    for header in (
+        DatasetHeader.of(problem(), "22.1.0"),
+        DatasetHeader(problem().layout, score=None),
+    ):
         assert DatasetHeader.from_json(header.to_json(), "x") == header
 
 
@@ -49,7 +52,7 @@ def test_the_header_of_its_training_log() -> None:
 
 
 SPEC = {"name": "weight", "type": "float", "port": 0, "shape": [1]}
-SENT = [json.loads(each.to_json()) for each in RegallocPriority.sent()]
+SENT = [json.loads(each.to_json()) for each in RegallocPriority().layout.specs]
 
 
 @pytest.mark.parametrize(
@@ -95,38 +98,39 @@ def test_features_in_another_order() -> None:
     value = json.loads(HEADER.to_json())
     value["features"] = value["features"][::-1]
     found = DatasetHeader.from_json(json.dumps(value).encode(), "part")
-    assert [spec.name for spec in found.problem.sent()] == ["weight", "stage", "li_size"]
+    assert [spec.name for spec in found.layout.specs] == ["weight", "stage", "li_size"]
     assert HEADER.differences(found) == ["features: expected the same order, found another"]
 
 
 def test_what_comes_besides_may_stand_between() -> None:
-    new, specs = TensorSpec("new", "float", (2,)), InliningForSize.sent()
+    new, specs = TensorSpec("new", "float", (2,)), InliningForSize().layout.specs
     sent = Header((*specs[:3], new, *specs[3:]), advice=InliningForSize.advice)
     header = DatasetHeader.of(InliningForSize().as_sent(sent), None)
     found = DatasetHeader.from_json(header.to_json(), "part")
-    assert found.problem.sent() == sent.features
-    assert [each.spec.name for each in found.problem.extras] == ["inlining_default", "new"]
+    assert found.layout.specs == sent.features
+    assert [each.spec.name for each in found.layout.extras] == ["inlining_default", "new"]
     assert b"order" not in DatasetHeader.of(InliningForSize(), None).to_json()
 
 
 def test_what_has_more_is_taken() -> None:
     """A header takes what describes all that it needs, and nothing else."""
-    specs, advice = RegallocPriority.sent(), RegallocPriority.advice
+    specs, advice = RegallocPriority().layout.specs, RegallocPriority.advice
     one, two = TensorSpec("one", "float", (2,)), TensorSpec("two", "float", (1,))
-    more = RegallocPriority().with_all(Header((*specs, one), advice=advice))
-    most = RegallocPriority().with_all(Header((*specs, one, two), advice=advice))
-    other = RegallocPriority().with_all(Header((*specs, two), advice=advice))
-    header = DatasetHeader.of(more, "22.1.0")
-    assert header.taking(most) == DatasetHeader.of(most, "22.1.0")
-    for problem in (RegallocPriority, other, InliningForSize):
-        assert header.taking(problem) is header
+    plain = RegallocPriority().layout
+    more = plain.extended(Header((*specs, one), advice=advice))
+    most = plain.extended(Header((*specs, one, two), advice=advice))
+    other = plain.extended(Header((*specs, two), advice=advice))
+    header = DatasetHeader(more)
+    assert header.with_layout(most) == DatasetHeader(most)
+    for layout in (plain, other, InliningForSize().layout):
+        assert header.with_layout(layout) is header
 
 
 def test_features_that_came_with_another_llvm() -> None:
     new = {"name": "nr_copies", "type": "uint32_t", "port": 0, "shape": [1, 4]}
     value = json.loads(HEADER.to_json()) | {"features": [*SENT, new]}
     found = DatasetHeader.from_json(json.dumps(value).encode(), "part")
-    assert [each.spec.name for each in found.problem.features][3:] == ["nr_copies"]
+    assert found.layout.feature_names[3:] == ("nr_copies",)
     assert DatasetHeader.from_json(found.to_json(), "part").differences(found) == []
     assert HEADER.differences(found) == [
         "features: expected no others, found ['nr_copies uint32_t (1, 4)']"
@@ -137,5 +141,5 @@ def test_features_that_came_with_another_llvm() -> None:
 
 def test_a_score_that_outcomes_cannot_hold() -> None:
     with pytest.raises(SpecError) as caught:
-        DatasetHeader(InliningForSize, score=TensorSpec("delta_size", "int64_t", (1,)))
+        DatasetHeader(InliningForSize().layout, score=TensorSpec("delta_size", "int64_t", (1,)))
     assert str(caught.value) == "score 'delta_size': expected one float, found int64_t (1,)"

@@ -32,7 +32,7 @@ from tests.generated import examples
 
 REWARD = TensorSpec("reward", "float", (1,))
 NAMES = st.text(max_size=5).filter(lambda text: text.isprintable())
-PRIORITY = (*RegallocPriority.sent(), RegallocPriority.advice)
+PRIORITY = (*RegallocPriority().layout.specs, RegallocPriority.advice)
 ROW_BYTES = Header(PRIORITY).size_bytes
 
 
@@ -102,7 +102,7 @@ def test_logs_of_rollouts_come_back(problem: type[Problem], small: Corpus) -> No
         log.write(report)
     dataset, found = there_and_back(file.getvalue())
     assert found == file.getvalue()
-    assert dataset.problem is problem
+    assert dataset.layout == problem().layout
     assert dataset.row_count > 10
     modules = {entry.module for entry in dataset.modules} - {""}
     assert modules == (set(small) if problem is InliningForSize else set())

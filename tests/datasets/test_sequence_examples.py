@@ -36,9 +36,9 @@ except DatasetError as error:
 """
 
 
-def parsed(record: Any, problem: type[Problem]) -> dict[str, np.ndarray[Any, Any]]:
+def parsed(record: Any, problem: Problem) -> dict[str, np.ndarray[Any, Any]]:
     """What ml-compiler-opt makes of a record: every tensor as its specs have it."""
-    specs = (*problem.sent(), problem.advice)
+    specs = (*problem.layout.specs, problem.advice)
     features = {
         spec.name: tf.io.FixedLenSequenceFeature(shape=spec.shape[1:], dtype=spec.dtype.type)
         for spec in specs
@@ -51,15 +51,16 @@ def parsed(record: Any, problem: type[Problem]) -> dict[str, np.ndarray[Any, Any
     return {name: tensor.numpy() for name, tensor in tensors.items()}
 
 
-@pytest.mark.parametrize("problem", problems().values())
+@pytest.mark.parametrize("kind", problems().values())
 def test_the_reader_of_ml_compiler_opt_gets_what_was_recorded(
-    problem: type[Problem], tmp_path: Path
+    kind: type[Problem], tmp_path: Path
 ) -> None:
+    problem = kind()
     expected = [
         episode(source(number), size, seed=number, problem=problem)
         for number, size in enumerate((5, 1, 3))
     ]
-    dataset = Dataset.open(write(tmp_path / "set", *expected, problem=problem()))
+    dataset = Dataset.open(write(tmp_path / "set", *expected, problem=problem))
     path = tmp_path / "out.tfrecord"
     assert export_tfrecord(dataset, path) == 3
     assert [each.name for each in tmp_path.iterdir() if each.is_file()] == ["out.tfrecord"]
@@ -71,7 +72,7 @@ def test_the_reader_of_ml_compiler_opt_gets_what_was_recorded(
             np.testing.assert_array_equal(found[name], each.observations[name])
         np.testing.assert_array_equal(found[problem.advice.name], each.actions)
         assert found["reward"].tolist() == [0.25] * len(each)
-        assert len(found) == len(problem.sent()) + 2
+        assert len(found) == len(problem.layout.specs) + 2
 
 
 def test_rewards_that_are_not_known(tmp_path: Path) -> None:
@@ -83,7 +84,9 @@ def test_rewards_that_are_not_known(tmp_path: Path) -> None:
         export_tfrecord(dataset, path)
     assert not path.exists()
     export_tfrecord(dataset, path, missing_reward=-1)
-    rewards = [parsed(each, InliningForSize)["reward"] for each in tf.data.TFRecordDataset([path])]
+    rewards = [
+        parsed(each, InliningForSize())["reward"] for each in tf.data.TFRecordDataset([path])
+    ]
     assert [each[0] for each in rewards] == [0.25, -1]
 
 

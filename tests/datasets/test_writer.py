@@ -212,7 +212,9 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
             "problem: expected RegallocPriority, found InliningForSize",
         ),
         (
-            DatasetHeader(InliningForSize, InliningForSize().settings(), "22.1.0", score=None),
+            DatasetHeader(
+                InliningForSize().layout, InliningForSize().settings(), "22.1.0", score=None
+            ),
             "score: expected none, found reward (1,)",
         ),
     ],
@@ -244,7 +246,7 @@ def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
 
 def test_misuse(tmp_path: Path) -> None:
     where = f"dataset {str(tmp_path)!r}: "
-    other = episode(source(1), problem=RegallocPriority)
+    other = episode(source(1), problem=RegallocPriority())
     with DatasetWriter(tmp_path, HEADER) as writer:
         add(writer, 0)
         with pytest.raises(UsageError, match="is there already"):
@@ -261,8 +263,9 @@ def test_misuse(tmp_path: Path) -> None:
 
 def more(spec: TensorSpec) -> Problem:
     """The problem as an LLVM describes it that sends one tensor besides."""
-    header = Header((*InliningForSize.sent(), spec), advice=InliningForSize.advice)
-    return InliningForSize().with_all(header)
+    header = Header((*InliningForSize().layout.specs, spec), advice=InliningForSize.advice)
+    problem = InliningForSize()
+    return problem.with_layout(problem.recorded_layout(header))
 
 
 def test_the_first_decisions_say_what_there_is(tmp_path: Path) -> None:
@@ -275,16 +278,16 @@ def test_the_first_decisions_say_what_there_is(tmp_path: Path) -> None:
                 writer.add(source(number), rows)
                 writer.flush()
     assert len(names(tmp_path)) == 5
-    sent = [part.header.problem.sent() for part in Dataset.open(tmp_path).parts]
-    assert sent == [InliningForSize.sent(), *[problem.sent()] * 4]
+    sent = [part.header.layout.specs for part in Dataset.open(tmp_path).parts]
+    assert sent == [InliningForSize().layout.specs, *[problem.layout.specs] * 4]
     dataset = Dataset.open(tmp_path, problem=InliningForSize())
-    assert dataset.header.problem.sent() == problem.sent()
+    assert dataset.layout.specs == problem.layout.specs
     assert [len(each) for each in dataset.episodes()] == [2, 2]
     assert dataset.read(["new"])["new"].shape == (4, 2)
     file = io.BytesIO()
     assert export_log(dataset, file) == 4
     file.seek(0)
-    assert LogEpisodes(file, "log").header.problem.sent() == problem.sent()
+    assert LogEpisodes(file, "log").layout.specs == problem.layout.specs
 
 
 def test_decisions_of_other_tensors(tmp_path: Path) -> None:
@@ -292,7 +295,7 @@ def test_decisions_of_other_tensors(tmp_path: Path) -> None:
     with DatasetWriter(tmp_path, HEADER) as writer:
         writer.add(source(0), [episode(source(0), problem=more(new))])
         for problem, found in (
-            (InliningForSize, "none of them"),
+            (InliningForSize(), "none of them"),
             (more(replace(new, shape=(3,))), "['new float (3,)']"),
         ):
             with pytest.raises(UsageError) as caught:

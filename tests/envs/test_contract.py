@@ -48,7 +48,7 @@ def loaded_size() -> Problem:
 
 @pytest.mark.parametrize("name", [kind.name for kind in problems().values()])
 def test_registered_environments_keep_the_contract(sample: Corpus, name: str) -> None:
-    by_function = measure_of(problem_named(name)).by_function
+    by_function = measure_of(problem_named(name)()).by_function
     names = ["expr_vm.c", "lru_cache.cpp"] if by_function else ["frame_stream.c", "json_write.c"]
     settings: dict[str, Any] = {"corpus": sample.only(names)}
     check_env(partial(gymnasium.make, f"mlgo_gym/{name}-v0", render_mode="ansi", **settings))

@@ -142,8 +142,8 @@ def _trace() -> list[bytes]:
         advice=spec.encode(1) + spec.encode(0),
         object_sha256=HASH,
         text_size_bytes=12,
-        features=InliningForSize.sent(),
-        observations=bytes(2 * sum(each.size_bytes for each in InliningForSize.sent())),
+        features=InliningForSize().layout.specs,
+        observations=bytes(2 * sum(each.size_bytes for each in InliningForSize().layout.specs)),
     )
     call = Call(1, "f", 0, "f.c", 3, 4)
     return [made.to_bytes(), replace(made, sites=2 * (Site("f", "g", (call,)),)).to_bytes()]
@@ -173,7 +173,7 @@ def _read_trace(path: Path) -> None:
 
 def _log() -> list[bytes]:
     file = io.BytesIO()
-    features = (*RegallocPriority.sent(), RegallocPriority.advice)
+    features = (*RegallocPriority().layout.specs, RegallocPriority.advice)
     writer = TrainingLogWriter(file, Header(features, TensorSpec("reward", "float", (1,))))
     size = sum(spec.size_bytes for spec in features)
     for context in ("main", "f"):
@@ -199,7 +199,7 @@ def _dataset() -> list[bytes]:
         with DatasetWriter(folder, DatasetHeader.of(RegallocPriority(), "22.1.0")) as writer:
             for number in range(2):
                 made = source(number)
-                writer.add(made, [episode(made, 3, seed=number, problem=RegallocPriority)])
+                writer.add(made, [episode(made, 3, seed=number, problem=RegallocPriority())])
         return [path.read_bytes() for path in Path(folder).glob("*.parquet")]
 
 
@@ -752,7 +752,7 @@ TARGETS = {
     "card": Target(
         "card.json",
         _of_file(Path(find_model("inlining-for-size"), "card.json")),
-        lambda path: read_card(path.parent, InliningForSize.sent()),
+        lambda path: read_card(path.parent, InliningForSize().layout.specs),
         mutators.of_json,
         around=_model,
     ),

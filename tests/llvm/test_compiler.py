@@ -32,8 +32,8 @@ from mlgo_gym.llvm import _compilation, _exchange
 from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.llvm.worker import _binding as binding
-from mlgo_gym.problems._headers import Feature
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always, default, never
+from mlgo_gym.problems._layout import Feature, Layout
 from mlgo_gym.problems._policy import SentPolicy
 from mlgo_gym.stream._channel import Channel
 from mlgo_gym.stream._events import Observation
@@ -323,7 +323,10 @@ def test_standard_error_is_drained(compiler: Compiler, small: Corpus) -> None:
 
 
 class OtherFeatures(InliningForSize):
-    features = (*InliningForSize.features[1:], Feature(InliningForSize.advice, "", "", 0, 1))
+    def documented_layout(self) -> Layout:
+        layout = super().documented_layout()
+        other = Feature(self.advice, "", "", 0, 1)
+        return Layout(self.name, self.advice, (*layout.features[1:], other), layout.extras)
 
 
 def test_features_that_llvm_does_not_send(compiler: Compiler) -> None:

@@ -88,8 +88,8 @@ def test_they_are_counted(compiler: Compiler) -> None:
 
 
 def test_the_names_are_the_problems() -> None:
-    assert DERIVED.derives == FEATURES
-    assert all(each.is_derived == (each.spec.name in FEATURES) for each in DERIVED.features)
+    assert DERIVED.layout.derived == FEATURES
+    assert all(each.is_derived == (each.spec.name in FEATURES) for each in DERIVED.layout.features)
 
 
 def test_sizes_are_ir2vecs(sample: Corpus, compiler: Compiler) -> None:
@@ -160,8 +160,7 @@ def test_traces_and_datasets_have_them(sample: Corpus, compiler: Compiler, tmp_p
     with DatasetWriter(tmp_path / "dataset", header_of(DERIVED)) as writer:
         corpora = {"sample": sample.only(["digest.c"])}
         list(record_dataset(writer, corpora, DERIVED, "default", default))
-    names = {each.spec.name for each in Dataset.open(tmp_path / "dataset").problem.features}
-    assert names >= {*FEATURES}
+    assert {*Dataset.open(tmp_path / "dataset").layout.feature_names} >= {*FEATURES}
 
 
 def test_what_the_setting_cannot_be() -> None:

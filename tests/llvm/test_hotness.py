@@ -120,9 +120,9 @@ def test_without_a_profile_nothing_is_known(sample: Corpus, compiler: Compiler) 
 
 
 def test_the_names_are_the_problems() -> None:
-    assert HOTNESS.derives == HOTNESS_FEATURES
+    assert HOTNESS.layout.derived == HOTNESS_FEATURES
     both = InliningForSize(hotness=True, derived=True)
-    assert both.derives == (*InliningForSize.optional["derived"], *HOTNESS_FEATURES)
+    assert both.layout.derived == (*InliningForSize.optional["derived"], *HOTNESS_FEATURES)
 
 
 @pytest.mark.parametrize("derived", [False, True])
@@ -146,8 +146,7 @@ def test_traces_and_datasets_have_them(sample: Corpus, compiler: Compiler, tmp_p
     with DatasetWriter(tmp_path / "dataset", header_of(HOTNESS)) as writer:
         corpora = {"sample": sample.only(["digest.c"])}
         list(record_dataset(writer, corpora, HOTNESS, "default", default))
-    problem = Dataset.open(tmp_path / "dataset").problem
-    assert {each.spec.name for each in problem.features} >= {*HOTNESS_FEATURES}
+    assert {*Dataset.open(tmp_path / "dataset").layout.feature_names} >= {*HOTNESS_FEATURES}
 
 
 def test_an_environment_forks(sample: Corpus) -> None:

@@ -41,7 +41,7 @@ from mlgo_gym.rollout._trace import Trace
 from mlgo_gym.runners._models import load_model
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._release import ReleaseModeModelRunner
-from mlgo_gym.stream._events import Header, Observation
+from mlgo_gym.stream._events import Observation
 
 MODELS = Path(__file__).parents[1] / "models"
 MODULE = Module.from_ir(
@@ -185,14 +185,14 @@ def test_what_comes_besides_is_in_info_and_in_traces(compiler: Compiler, small: 
     env.close()
     module = small["frame_stream.c"]
     problem = compiler.as_sent(Besides(), module)
-    assert len(problem.features) == 40
+    assert len(problem.layout.features) == 40
     known = compiler.as_sent(InliningForSize(ir2vec="one-hot"), module)
-    assert problem.sent() == known.sent()
+    assert problem.layout.specs == known.layout.specs
     trace = record(compiler, module, problem, default, keep_observations=True)
-    assert trace.features == known.sent()
+    assert trace.features == known.layout.specs
     assert record(compiler, module, Besides(), default, keep_observations=True) == trace
     read = problem_of(Trace.from_bytes(trace.to_bytes()))
-    assert read.sent() == known.sent()
+    assert read.layout.specs == known.layout.specs
 
 
 def kept(
@@ -226,15 +226,16 @@ def test_what_comes_besides_is_recorded(compiler: Compiler, small: Corpus, tmp_p
     log, trace, dataset = kept(compiler, corpus, Besides(), tmp_path / "besides")
     asked_for = kept(compiler, corpus, known, tmp_path / "known")
     assert log == asked_for[0]
-    assert (trace.features, trace.observations) == (known.sent(), asked_for[1].observations)
+    assert (trace.features, trace.observations) == (known.layout.specs, asked_for[1].observations)
     (episode,), (expected,) = dataset.episodes(), asked_for[2].episodes()
     assert (episode.observations == expected.observations).all()
     assert [entry.decisions for entry in dataset.modules] == [trace.decisions, 0]
-    described = problem_of(trace)
-    assert described.sent() == dataset.problem.sent() == known.sent()
-    described = Besides().with_all(Header(known.sent(), advice=known.advice))
+    read = problem_of(trace).layout
+    assert read.specs == dataset.layout.specs == known.layout.specs
+    problem = Besides()
+    recorded = problem.with_layout(problem.recorded_layout(known.layout.header))
     module = corpus["frame_stream.c"]
-    assert record(compiler, module, described, default, keep_observations=True) == trace
+    assert record(compiler, module, recorded, default, keep_observations=True) == trace
 
 
 def test_a_module_that_asks_nothing_tells_no_header(compiler: Compiler) -> None:
@@ -313,9 +314,8 @@ def test_datasets_have_columns(small: Corpus, tmp_path: Path) -> None:
     found = Dataset.open(tmp_path / "set", problem=problem)
     assert found.header.differences(header_of(problem)) == []
     assert found.read(["callee_embedding"])["callee_embedding"].shape == (found.row_count, 80)
-    assert Dataset.open(tmp_path / "set", problem=InliningForSize).row_count == found.row_count
-    names = [each.spec.name for each in found.problem.features]
-    assert names[-2:] == ["callee_embedding", "caller_embedding"]
+    assert Dataset.open(tmp_path / "set", problem=InliningForSize.name).row_count == found.row_count
+    assert found.layout.feature_names[-2:] == ("callee_embedding", "caller_embedding")
     for episode in found.episodes():
         assert episode.observations["callee_embedding"].shape == (len(episode), 80)
     moved = replace(problem, ir2vec=replace(Vocabulary.of("one-hot"), name="elsewhere"))
@@ -341,7 +341,7 @@ def test_logs_and_datasets_have_what_comes_besides(
     assert episode.observations["callee_embedding"].shape == (count, 80)
     with DatasetWriter(tmp_path / "set", read.header) as writer:
         writer.add(episode.source, [episode])
-    found = Dataset.open(tmp_path / "set", problem=InliningForSize)
+    found = Dataset.open(tmp_path / "set", problem=InliningForSize.name)
     assert found.header.differences(read.header) == []
     (again,) = found.episodes()
     assert (again.observations == episode.observations).all()
@@ -369,7 +369,7 @@ def test_models_that_need_embeddings(tmp_path: Path) -> None:
 def test_an_llvm_without_ir2vec() -> None:
     problem = InliningForSize(ir2vec="ones")
     with pytest.raises(EnvironmentSetupError) as caught:
-        problem.check_header(Header(InliningForSize.sent(), advice=problem.advice))
+        problem.layout.check(InliningForSize().layout.header)
     assert str(caught.value) == (
         "InliningForSize: this LLVM describes the problem differently: feature "
         "'callee_embedding': expected float (1,), found none; feature 'caller_embedding': "

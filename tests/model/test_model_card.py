@@ -17,7 +17,7 @@ from mlgo_gym.runners._release import ReleaseModeModelRunner
 from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
 
 MODEL = Path(__file__).parents[1] / "models" / "inliner"
-FEATURES = tuple(each.spec for each in InliningForSize.features)
+FEATURES = tuple(each.spec for each in InliningForSize().layout.features)
 ADVICE = InliningForSize.advice
 CARD: dict[str, Any] = {"problem": "InliningForSize", "llvm_version": "21.1.0", "features": []}
 
@@ -32,7 +32,7 @@ def test_what_a_card_says(model: Path) -> None:
     card = read_card(model)
     assert card is not None
     assert (card.problem, len(card.features)) == ("InliningForSize", 38)
-    assert card.differences(InliningForSize.sent()) == ("inlining_default",)
+    assert card.differences(InliningForSize().layout.specs) == ("inlining_default",)
     (model / "card.json").unlink()
     assert read_card(model) is None
 

@@ -22,7 +22,7 @@ from mlgo_gym.runners import ReleaseModeModelRunner, runner_factory
 from tests.cli.command import run
 
 MODELS = Path(__file__).parents[1] / "models"
-SENT, ADVICE = InliningForSize.sent(), InliningForSize.advice
+SENT, ADVICE = InliningForSize().layout.specs, InliningForSize.advice
 ASK = (
     "model {!r}: expected machine code that this user has frozen on this machine, found another's, "
     "which would run as this user; if you trust it, pass --trust-code (in Python trusted=True, for "

@@ -40,7 +40,7 @@ def test_their_cards_hold(name: str, sample: Corpus) -> None:
     folder = Path(find_model(name))
     kind = problem_of_models([str(folder)])
     problem = kind(**settings_of_models([str(folder)], kind))
-    card = read_card(folder, problem.sent())
+    card = read_card(folder, problem.layout.specs)
     assert card is not None
     assert sum(path.stat().st_size for path in folder.rglob("*")) < 1 << 20
     with Compiler(timeout_s=120) as compiler:

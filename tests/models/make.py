@@ -32,7 +32,7 @@ def policy(seed: int) -> Any:
     ]
 
     def action(**features: Any) -> dict[str, Any]:
-        names = [each.spec.name for each in InliningForSize.features]
+        names = list(InliningForSize().layout.feature_names)
         values = tf.stack([tf.cast(features[name], tf.float32) for name in names], axis=-1)
         hidden = tf.sign(values) * tf.math.log(1 + tf.abs(values))
         logits = tf.nn.relu(hidden @ module.weights[0]) @ module.weights[1]
@@ -48,7 +48,7 @@ def make(folder: Path, seed: int) -> None:
     signature = module.action.get_concrete_function(
         **{
             each.spec.name: tf.TensorSpec((1,), tf.int64, name=each.spec.name)
-            for each in InliningForSize.features
+            for each in InliningForSize().layout.features
         }
     )
     with tempfile.TemporaryDirectory() as saved:
@@ -74,7 +74,7 @@ def make(folder: Path, seed: int) -> None:
     card = {
         "problem": InliningForSize.name,
         "llvm_version": "22.1.0",
-        "features": [each.spec.name for each in InliningForSize.features],
+        "features": list(InliningForSize().layout.feature_names),
     }
     (folder / "card.json").write_text(json.dumps(card, indent=2) + "\n")
 

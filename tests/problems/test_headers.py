@@ -14,9 +14,8 @@ from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import EnvironmentSetupError, UsageError
 from mlgo_gym.llvm._compiler import Compiler, options_of
-from mlgo_gym.problems._fit import Fit, with_all
+from mlgo_gym.problems._fit import Fit, record_of
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.problems._observations import observation_array, observation_dtype
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import (
     RegallocEviction,
@@ -56,10 +55,10 @@ def recorded(name: str) -> Header:
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_llvm_22_sends_what_is_documented(name: str) -> None:
     problem, header = PROBLEMS[name], recorded(name)
-    assert header.features == problem.sent()
+    assert header.features == problem.layout.specs
     assert problem.as_sent(header) is problem
     asked = Observation(header, "f", 0, bytes(header.size_bytes))
-    assert Fit(problem, header).observation(asked) is asked
+    assert Fit(problem.layout, header).observation(asked) is asked
 
 
 @pytest.mark.parametrize("name", ["inlining", "inlining-ir2vec"])
@@ -75,77 +74,79 @@ def test_the_embedded_llvm_sends_what_was_recorded(
 
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 def test_what_comes_besides_is_kept(problem: Problem) -> None:
-    specs = problem.sent()
+    specs = problem.layout.specs
     sent = Header((NEW, *specs[::-1]), advice=problem.advice)
     found = problem.as_sent(sent)
     assert found == problem
-    assert found.sent() == sent.features
-    assert found.features == problem.features
-    (extra,) = found.extras[len(problem.extras) :]
+    assert found.layout.specs == sent.features
+    assert found.layout.features == problem.layout.features
+    (extra,) = found.layout.extras[len(problem.layout.extras) :]
     assert (extra.spec, extra.low, extra.high) == (NEW, 0, 2**32 - 1)
     for same in (copy.deepcopy(found), copy.copy(found)):
-        assert (same, same.sent(), same.extras) == (found, found.sent(), found.extras)
+        assert (same, same.layout) == (found, found.layout)
+    assert replace(found).layout == problem.layout
     watched = problem.as_sent(sent, observe=["nr_copies"])
-    assert watched.features[-1].spec == NEW
-    assert watched.extras == problem.extras
+    assert watched.layout.features[-1].spec == NEW
+    assert watched.layout.extras == problem.layout.extras
 
 
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 def test_what_is_asked_stays_the_same(problem: Problem) -> None:
-    specs = problem.sent()
+    specs = problem.layout.specs
     asked = Observation(Header(specs), "f", 3, _noise(Header(specs)))
     sent = Header((*specs[:2], NEW, *specs[:1:-1]), advice=problem.advice)
     values = {name: array.tobytes() for name, array in asked.items()} | {
         "nr_copies": bytes(15) + b"\7"
     }
     payload = b"".join(values[spec.name] for spec in sent.features)
-    found = Fit(problem, sent).observation(Observation(sent, "f", 3, payload))
+    found = Fit(problem.layout, sent).observation(Observation(sent, "f", 3, payload))
     assert (found.header.features, found.payload) == (specs, asked.payload)
     assert (found.context, found.index, found.sent.payload) == ("f", 3, payload)
-    (besides,) = problem.besides(found).items()
-    assert (besides[0], besides[1].tolist()) == ("nr_copies", [[0, 0, 0, 7 << 24]])
-    assert problem.as_sent(sent, observe=["nr_copies"]).besides(found) == {}
+    (extra,) = problem.extra_tensors(found).items()
+    assert (extra[0], extra[1].tolist()) == ("nr_copies", [[0, 0, 0, 7 << 24]])
+    assert problem.as_sent(sent, observe=["nr_copies"]).extra_tensors(found) == {}
 
 
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 def test_what_is_recorded_has_all(problem: Problem) -> None:
     """Behind what the problem documents, as it documents it, whatever the header's order."""
-    specs = problem.sent()
+    specs = problem.layout.specs
     sent = Header((NEW, *specs[::-1]), advice=problem.advice)
-    assert problem.with_all(Header(specs[::-1], advice=problem.advice)) is problem
+    reversed_ = Header(specs[::-1], advice=problem.advice)
+    assert problem.recorded_layout(reversed_) == problem.layout
     asked = Observation(sent, "f", 0, _noise(sent))
-    found = Fit(problem, sent).observation(asked)
-    described, (payload, again) = with_all(problem, [found.sent, asked])
-    assert described.sent() == (*specs, NEW)
-    assert (described, described.features) == (problem, problem.features)
+    found = Fit(problem.layout, sent).observation(asked)
+    layout, (payload, again) = record_of(problem, [found.sent, asked])
+    assert layout.specs == (*specs, NEW)
+    assert (layout.name, layout.features) == (problem.name, problem.layout.features)
     assert payload == again == found.payload + asked.payload[: NEW.size_bytes]
-    assert described.with_all(sent) is described
-    assert problem.as_sent(Header(described.sent(), advice=problem.advice)).sent() == (*specs, NEW)
+    assert layout.extended(sent) is layout
+    assert problem.as_sent(layout.header).layout.specs == (*specs, NEW)
     same = copy.deepcopy(found).sent  # as a report goes to another process
     assert (same.header, same.payload) == (sent, asked.payload)
 
 
 def test_what_may_be_a_feature_stands_with_them() -> None:
     problem, known = PROBLEMS["inlining"], PROBLEMS["inlining-ir2vec"]
-    header = Header((*known.sent(), NEW), advice=known.advice)
-    assert problem.with_all(header).sent() == header.features
-    names = [each.spec.name for each in problem.with_all(header).features]
-    assert names == [each.spec.name for each in known.features]
+    header = Header((*known.layout.specs, NEW), advice=known.advice)
+    layout = problem.recorded_layout(header)
+    assert layout.specs == header.features
+    assert layout.feature_names == known.layout.feature_names
 
 
 def test_what_is_recorded_of_fewer_positions() -> None:
     """A corpus may be for several targets: what is documented stays as wide as it is."""
     problem, sent = RegallocEviction(), columns(17)
     asked = Observation(sent, "f", 0, _noise(sent))
-    documented = Fit(problem, sent).observation(asked).payload
-    assert with_all(problem, [asked]) == (problem, [documented])
+    documented = Fit(problem.layout, sent).observation(asked).payload
+    assert record_of(problem, [asked]) == (problem.layout, [documented])
     more = Header((*sent.features, NEW), advice=sent.advice)
-    described, (payload,) = with_all(
+    layout, (payload,) = record_of(
         problem, [Observation(more, "f", 0, asked.payload + bytes(15) + b"\7")]
     )
-    assert described.sent() == (*problem.sent(), NEW)
+    assert layout.specs == (*problem.layout.specs, NEW)
     assert payload == documented + bytes(15) + b"\7"
-    assert with_all(problem, []) == (problem, [])
+    assert record_of(problem, []) == (problem.layout, [])
 
 
 # As LLVM's development mode sends them under -regalloc-enable-development-features
@@ -160,19 +161,21 @@ DEVELOPMENT = (
 
 def test_features_of_development() -> None:
     problem = RegallocEviction()
-    sent = Header((*problem.sent(), *DEVELOPMENT), advice=problem.advice)
-    rows = np.frombuffer(bytes(sent.size_bytes), observation_dtype(problem.as_sent(sent)))
+    sent = Header((*problem.layout.specs, *DEVELOPMENT), advice=problem.advice)
+    rows = np.frombuffer(bytes(sent.size_bytes), problem.as_sent(sent).layout.dtype)
     assert rows["instructions_mapping"].shape == (1, 33, 300)
     observation = Observation(sent, "f", 0, bytes(sent.size_bytes))
-    assert list(problem.besides(observation)) == [spec.name for spec in DEVELOPMENT]
-    found = Fit(problem, sent).observation(observation)
+    assert list(problem.extra_tensors(observation)) == [spec.name for spec in DEVELOPMENT]
+    found = Fit(problem.layout, sent).observation(observation)
     assert len(found.payload) == recorded("eviction").size_bytes
 
 
 def test_what_is_not_sent_cannot_be_observed() -> None:
     problem = RegallocPriority()
     with pytest.raises(EnvironmentSetupError) as caught:
-        problem.as_sent(Header((*problem.sent(), NEW), advice=problem.advice), ["age", "weight"])
+        problem.as_sent(
+            Header((*problem.layout.specs, NEW), advice=problem.advice), ["age", "weight"]
+        )
     assert str(caught.value) == (
         "RegallocPriority: observe: expected some of ['nr_copies'], which this LLVM sends besides, "
         "found ['age', 'weight']"
@@ -185,7 +188,7 @@ def test_what_is_not_sent_cannot_be_observed() -> None:
 def columns(width: int, **other: int) -> Header:
     specs = (
         replace(spec, shape=(1, other.get(spec.name, width))) if len(spec.shape) == 2 else spec
-        for spec in RegallocEviction.sent()
+        for spec in RegallocEviction().layout.specs
     )
     return Header(tuple(specs), advice=RegallocEviction.advice)
 
@@ -207,7 +210,7 @@ def test_eviction_is_as_wide_as_the_header(width: int) -> None:
     assert problem.encode_advice(width - 1, asked) == (width - 1).to_bytes(8, "little")
     with pytest.raises(UsageError, match=rf"expected one of \[0, {width - 1}\], found {width}"):
         problem.encode_advice(width, asked)
-    assert observation_array([asked.payload], problem)["mask"].shape == (1, width)
+    assert problem.layout.array([asked.payload])["mask"].shape == (1, width)
     assert len(problem.describe(asked)) == 2
 
 
@@ -228,12 +231,12 @@ def test_widths_that_disagree(header: Header, message: str) -> None:
 
 def test_models_for_fewer_positions_than_are_sent() -> None:
     with pytest.raises(EnvironmentSetupError) as caught:
-        Fit(RegallocEviction(), columns(49))
+        Fit(RegallocEviction().layout, columns(49))
     assert str(caught.value) == (
         "RegallocEviction: expected at most 33 positions, which is what models for it take, "
         "found 49; as_sent is the problem that has them"
     )
-    wide = RegallocEviction().as_sent(columns(49))
+    wide = RegallocEviction().as_sent(columns(49)).layout
     Fit(wide, columns(49))
 
 
@@ -252,7 +255,7 @@ def test_a_model_made_for_more_positions_than_are_sent(compiler: Compiler) -> No
     allocator.allocate(known, watched)
     header = columns(17)
     problem = RegallocEviction()
-    fit = Fit(problem, header)
+    fit = Fit(problem.layout, header)
     policy = RunnerPolicy(
         lambda inputs, output: ReleaseModeModelRunner(MODELS / "lowest_density", inputs, output)
     )

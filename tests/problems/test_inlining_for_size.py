@@ -30,7 +30,7 @@ def test_every_value_is_within_its_documented_range(compiler: Compiler, sample: 
 
     for name in sample:
         compiler.compile_module(sample[name], problem=InliningForSize(), policy=watch)
-    for feature in InliningForSize.features + InliningForSize.extras:
+    for feature in InliningForSize().layout.features + InliningForSize().layout.extras:
         values = seen[feature.spec.name]
         assert feature.low <= min(values) <= max(values) <= feature.high, feature.spec.name
     # What the table claims about single features.
@@ -43,7 +43,7 @@ def test_every_value_is_within_its_documented_range(compiler: Compiler, sample: 
 
 
 def test_every_feature_is_documented() -> None:
-    for feature in InliningForSize.features + InliningForSize.extras:
+    for feature in InliningForSize().layout.features + InliningForSize().layout.extras:
         assert feature.meaning
         assert feature.unit in {"cost", "count", "flag"}
 
@@ -128,7 +128,7 @@ def test_the_growth_limit_is_in_force(compiler: Compiler, sample: Corpus) -> Non
 
 @pytest.mark.parametrize("action", [2, -1, 0.5, None])
 def test_actions_that_llvm_does_not_take(action: int) -> None:
-    observation = Observation(Header(InliningForSize.sent()), "", 0, bytes(8 * 39))
+    observation = Observation(Header(InliningForSize().layout.specs), "", 0, bytes(8 * 39))
     with pytest.raises(UsageError) as caught:
         InliningForSize().encode_advice(action, observation)
     assert str(caught.value) == f"inlining_decision: expected 0 or 1, found {action!r}"
@@ -138,18 +138,18 @@ def test_actions_that_llvm_does_not_take(action: int) -> None:
     ("header", "message"),
     [
         (
-            Header(InliningForSize.sent()[1:], advice=InliningForSize.advice),
+            Header(InliningForSize().layout.specs[1:], advice=InliningForSize.advice),
             "feature 'sroa_savings': expected int64_t (1,), found none",
         ),
         (
             Header(
-                (TensorSpec("sroa_savings", "float", (1,)), *InliningForSize.sent()[1:]),
+                (TensorSpec("sroa_savings", "float", (1,)), *InliningForSize().layout.specs[1:]),
                 advice=InliningForSize.advice,
             ),
             "feature 'sroa_savings': expected int64_t (1,), found float (1,)",
         ),
         (
-            Header(InliningForSize.sent()),
+            Header(InliningForSize().layout.specs),
             "advice: expected TensorSpec(name='inlining_decision', type='int64_t', shape=(1,), "
             "port=0), found None",
         ),
@@ -157,7 +157,7 @@ def test_actions_that_llvm_does_not_take(action: int) -> None:
 )
 def test_headers_of_another_llvm(header: Header, message: str) -> None:
     with pytest.raises(EnvironmentSetupError) as caught:
-        InliningForSize().check_header(header)
+        InliningForSize().layout.check(header)
     prefix = "InliningForSize: this LLVM describes the problem differently: "
     assert str(caught.value) == prefix + message
 
@@ -167,6 +167,6 @@ def test_the_documented_table_is_this_one() -> None:
     rows = [line for line in page.read_text().splitlines() if line.startswith("| `")]
     table = [
         f"| `{each.spec.name}` | {each.unit} | {each.meaning} |"
-        for each in InliningForSize.features
+        for each in InliningForSize().layout.features
     ]
     assert rows[-len(table) :] == table

@@ -12,33 +12,34 @@ from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import SpecError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.problems._observations import columns, observation_array, observation_dtype, row_shape
+from mlgo_gym.problems._layout import row_shape
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
 from mlgo_gym.problems._registry import problems
-from mlgo_gym.stream._events import Header, Observation
+from mlgo_gym.stream._events import Observation
 
 
-@pytest.mark.parametrize("problem", problems().values())
-def test_rows_are_packed_as_llvm_packs_them(problem: type[Problem]) -> None:
-    dtype = observation_dtype(problem)
-    header = Header(problem.sent())
+@pytest.mark.parametrize("kind", problems().values())
+def test_rows_are_packed_as_llvm_packs_them(kind: type[Problem]) -> None:
+    layout = kind().layout
+    dtype, header = layout.dtype, layout.header
     assert dtype.itemsize == header.size_bytes
-    assert dtype.names == tuple(spec.name for spec in problem.sent())
+    assert dtype.names == tuple(spec.name for spec in layout.specs)
     assert dtype.fields is not None
     for name, (spec, where) in header.slices.items():
         assert dtype.fields[name][1] == where.start
         assert dtype[name].base == spec.dtype
 
 
-@pytest.mark.parametrize("problem", problems().values())
+@pytest.mark.parametrize("kind", problems().values())
 @given(data=st.data())
-def test_arrays_hold_what_observations_hold(problem: type[Problem], data: st.DataObject) -> None:
-    header = Header(problem.sent())
+def test_arrays_hold_what_observations_hold(kind: type[Problem], data: st.DataObject) -> None:
+    layout = kind().layout
+    header = layout.header
     size = header.size_bytes
     payloads = data.draw(st.lists(st.binary(min_size=size, max_size=size), min_size=1, max_size=4))
-    array = observation_array(payloads, problem)
+    array = layout.array(payloads)
     assert [row.tobytes() for row in array] == payloads
     for row, payload in enumerate(payloads):
         for name, tensor in Observation(header, "f", row, payload).items():
@@ -46,16 +47,16 @@ def test_arrays_hold_what_observations_hold(problem: type[Problem], data: st.Dat
 
 
 def test_columns_are_the_features_alone() -> None:
-    payloads = [bytes(observation_dtype(InliningForSize).itemsize)] * 5
-    found = columns(observation_array(payloads, InliningForSize), InliningForSize)
-    assert list(found) == [each.spec.name for each in InliningForSize.features]
+    layout = InliningForSize().layout
+    found = layout.columns(layout.array([bytes(layout.dtype.itemsize)] * 5))
+    assert tuple(found) == layout.feature_names
     assert {each.shape for each in found.values()} == {(5,)}
     assert all(each.flags.c_contiguous for each in found.values())
 
 
 def test_columns_of_positions() -> None:
-    payloads = [bytes(observation_dtype(RegallocEviction).itemsize)] * 2
-    found = columns(observation_array(payloads, RegallocEviction()), RegallocEviction())
+    layout = RegallocEviction().layout
+    found = layout.columns(layout.array([bytes(layout.dtype.itemsize)] * 2))
     assert found["mask"].shape == (2, 33)
     assert found["mask"].dtype == np.int64
     assert found["liverange_size"].dtype == np.float32
@@ -63,7 +64,7 @@ def test_columns_of_positions() -> None:
 
 
 def test_no_observation() -> None:
-    assert observation_array([], RegallocPriority).shape == (0,)
+    assert RegallocPriority().layout.array([]).shape == (0,)
 
 
 def test_what_llvm_sends(compiler: Compiler, small: Corpus) -> None:
@@ -75,7 +76,7 @@ def test_what_llvm_sends(compiler: Compiler, small: Corpus) -> None:
 
     module = small["json_write.c"]
     compiler.compile_module(module, problem=InliningForSize(), policy=answer)
-    array = observation_array((each.payload for each in seen), InliningForSize)
+    array = InliningForSize().layout.array(each.payload for each in seen)
     expected = [int(each["cost_estimate"][0]) for each in seen]
     assert array["cost_estimate"].tolist() == expected
     assert len(set(expected)) > 1
@@ -83,7 +84,7 @@ def test_what_llvm_sends(compiler: Compiler, small: Corpus) -> None:
 
 def test_another_length_is_refused() -> None:
     with pytest.raises(SpecError) as caught:
-        observation_array([bytes(20), bytes(19)], RegallocPriority)
+        RegallocPriority().layout.array([bytes(20), bytes(19)])
     assert str(caught.value) == ("observation 1 of RegallocPriority: expected 20 bytes, found 19")
 
 
@@ -101,11 +102,11 @@ INT32, UINT32, EXACT = 2**31 - 1, 2**32 - 1, 2**53
     ("problem", "ranges"),
     [
         (
-            InliningForSize,
+            InliningForSize(),
             {"cost": (-INT32 - 1, INT32), "count": (0, EXACT), "flag": (0, 1)},
         ),
         (
-            RegallocEviction,
+            RegallocEviction(),
             {
                 "flag": (0, 1),
                 "share of largest": (0, 1),
@@ -115,7 +116,7 @@ INT32, UINT32, EXACT = 2**31 - 1, 2**32 - 1, 2**53
             },
         ),
         (
-            RegallocPriority,
+            RegallocPriority(),
             {
                 "slots": (0, UINT32),
                 "stage": (0, 6),
@@ -124,10 +125,8 @@ INT32, UINT32, EXACT = 2**31 - 1, 2**32 - 1, 2**53
         ),
     ],
 )
-def test_ranges_go_by_the_unit(
-    problem: type[Problem], ranges: dict[str, tuple[float, float]]
-) -> None:
+def test_ranges_go_by_the_unit(problem: Problem, ranges: dict[str, tuple[float, float]]) -> None:
     """Those of LLVM's types; a count that it keeps in 64 bits ends where a float64 is exact."""
-    features = (*problem.features, *getattr(problem, "extras", ()))
+    features = problem.layout.tensors
     assert [(each.low, each.high) for each in features] == [ranges[each.unit] for each in features]
     assert {each.unit for each in features} == set(ranges)

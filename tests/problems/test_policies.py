@@ -15,7 +15,7 @@ from mlgo_gym.stream._events import Header, Observation
 
 
 def test_answers(small: Corpus) -> None:
-    header = Header(InliningForSize.sent())
+    header = Header(InliningForSize().layout.specs)
     inline = Observation(header, "", 0, bytes(8 * 38) + (1).to_bytes(8, "little"))
     leave = Observation(header, "", 0, bytes(8 * 39))
     answers = {}
@@ -26,7 +26,7 @@ def test_answers(small: Corpus) -> None:
 
 
 def test_random_depends_on_seed_and_module_only(small: Corpus) -> None:
-    observation = Observation(Header(InliningForSize.sent()), "", 0, bytes(8 * 39))
+    observation = Observation(Header(InliningForSize().layout.specs), "", 0, bytes(8 * 39))
 
     def answers(seed: int, name: str) -> list[float]:
         with InliningForSize.policy("random", seed).begin(small[name]) as answer:
@@ -39,7 +39,7 @@ def test_random_depends_on_seed_and_module_only(small: Corpus) -> None:
 
 
 def test_a_function_is_a_policy(small: Corpus) -> None:
-    observation = Observation(Header(InliningForSize.sent()), "", 0, bytes(8 * 39))
+    observation = Observation(Header(InliningForSize().layout.specs), "", 0, bytes(8 * 39))
     with as_policy(lambda _: 1) as policy, policy.begin(small["frame_stream.c"]) as answer:
         assert answer(observation) == 1
     assert as_policy(policy) is policy

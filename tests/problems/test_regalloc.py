@@ -82,8 +82,8 @@ def watch(
 
 
 def check_ranges(problem: Problem, seen: dict[str, list[np.ndarray[Any, Any]]]) -> None:
-    assert list(seen) == [each.spec.name for each in problem.features]
-    for feature in problem.features:
+    assert list(seen) == list(problem.layout.feature_names)
+    for feature in problem.layout.features:
         values = np.concatenate([each.ravel() for each in seen[feature.spec.name]])
         finite = values[np.isfinite(values)]
         assert feature.may_be_infinite or len(finite) == len(values), feature.spec.name
@@ -120,12 +120,12 @@ def test_two_targets_under_pressure(compiler: Compiler, triple: str, count: int)
 
 def test_every_feature_is_documented() -> None:
     page = PAGE.read_text()
-    for feature in RegallocEviction.features + RegallocPriority.features:
+    for feature in RegallocEviction().layout.features + RegallocPriority().layout.features:
         assert f"| `{feature.spec.name}` | {feature.unit} | {feature.meaning} |" in page
 
 
 def observation(mask: list[int]) -> Observation:
-    header = Header(RegallocEviction.sent())
+    header = Header(RegallocEviction().layout.specs)
     values = np.zeros(POSITIONS, np.int64)
     values[mask] = 1
     return Observation(header, "f", 0, values.tobytes() + bytes(header.size_bytes - 8 * POSITIONS))

@@ -52,7 +52,7 @@ def test_a_file_is_known_by_its_contents(tmp_path: Path) -> None:
 def test_presets(name: str) -> None:
     found = Vocabulary.of(name)
     assert Vocabulary.parse(found.data, "x").dimension == found.dimension
-    assert InliningForSize(ir2vec=name).features[-1].spec.shape == (found.dimension,)
+    assert InliningForSize(ir2vec=name).layout.features[-1].spec.shape == (found.dimension,)
 
 
 def test_the_one_that_ships() -> None:

@@ -38,6 +38,6 @@ def test_positive_is_better(score: float, baseline: float, reward: float) -> Non
 def test_a_measure_that_is_none(measure: str, message: str) -> None:
     kind = type("Broken", (InliningForSize,), {"measure": measure})
     with pytest.raises(EnvironmentSetupError) as caught:
-        measure_of(kind)
+        measure_of(kind())
     expected = f"InliningForSize: measure {measure!r}: {message}"
     assert str(caught.value).startswith(expected)

@@ -45,7 +45,7 @@ def test_other_tensors_than_before(sample: Corpus) -> None:
     )
     (attempt,) = report.attempts
     (decision, *_) = attempt.decisions
-    specs = InliningForSize.sent()
+    specs = InliningForSize().layout.specs
 
     def with_new(spec: TensorSpec) -> Decision:
         header = Header((*specs, spec), advice=InliningForSize.advice)

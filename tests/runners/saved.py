@@ -33,7 +33,7 @@ def saved_model(kind: type[Problem], folder: Path) -> Path:
 def _make(kind: type[Problem], folder: Path) -> None:
     import tensorflow as tf  # noqa: PLC0415 - see above
 
-    seen = [each for each in kind.sent() if each.name not in _UNSEEN]
+    seen = [each for each in kind().layout.specs if each.name not in _UNSEEN]
     width = max(each.element_count for each in seen)
     module = tf.Module()
     drawn = np.random.default_rng(3).normal(size=(4 * len(seen), 1))
@@ -61,7 +61,10 @@ def _make(kind: type[Problem], folder: Path) -> None:
 
     signature = tf.function(action).get_concrete_function(
         **{name: tf.TensorSpec([1], dtype, name=name) for name, dtype in _STEP.items()},
-        **{each.name: tf.TensorSpec(each.shape, each.dtype, each.name) for each in kind.sent()},
+        **{
+            each.name: tf.TensorSpec(each.shape, each.dtype, each.name)
+            for each in kind().layout.specs
+        },
     )
     tf.saved_model.save(module, str(folder), signatures={"action": signature})
     tensor = {"name": "StatefulPartitionedCall", "port": 0, "type": "int64_t", "shape": [1]}

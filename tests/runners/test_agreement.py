@@ -34,7 +34,7 @@ def recorded(compiler: Compiler, sample: Corpus) -> list[bytes]:
 def test_decisions_and_logits(compiler: Compiler, sample: Corpus) -> None:
     payloads = recorded(compiler, sample)
     assert len(payloads) > 10_000
-    inputs, advice = InliningForSize.sent(), InliningForSize.advice
+    inputs, advice = InliningForSize().layout.specs, InliningForSize.advice
     decisions, ours, theirs = set(), [], []
     with (
         ReleaseModeModelRunner(MODEL, inputs, advice) as native,

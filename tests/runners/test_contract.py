@@ -18,7 +18,7 @@ from mlgo_gym.runners.grpc._server import serve_grpc
 from mlgo_gym.testing import check_runner
 
 MODEL = Path(__file__).parent.parent / "models" / "inliner"
-FEATURES = tuple(each.spec for each in InliningForSize.features)
+FEATURES = tuple(each.spec for each in InliningForSize().layout.features)
 ADVICE = InliningForSize.advice
 
 

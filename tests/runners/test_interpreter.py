@@ -22,7 +22,7 @@ from tests.model.graphs import Sketch
 FINDINGS = Path(__file__).parents[1] / "model" / "findings"
 MODEL = Path(__file__).parents[1] / "models" / "inliner"
 XNNPACK = "INFO: Created TensorFlow Lite XNNPACK delegate for CPU."
-SENT, ADVICE = InliningForSize.sent(), InliningForSize.advice
+SENT, ADVICE = InliningForSize().layout.specs, InliningForSize.advice
 
 
 @pytest.fixture(autouse=True)

@@ -91,7 +91,7 @@ def test_models_elsewhere_have_their_addresses_as_names() -> None:
 
 
 def release_runner() -> MLModelRunner:
-    return ReleaseModeModelRunner(MODELS / "inliner", INLINING.sent(), INLINING.advice)
+    return ReleaseModeModelRunner(MODELS / "inliner", INLINING.layout.specs, INLINING.advice)
 
 
 @pytest.mark.parametrize("mode", ["release", "under-training"])

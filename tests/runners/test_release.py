@@ -93,7 +93,7 @@ def test_a_graph_goes_before_what_was_frozen(tmp_path: Path) -> None:
     shutil.copytree(models / "default", folder)
     freeze(models / "never", folder, name="never")
     for expected in (1, 0):
-        inputs, output = InliningForSize.sent(), InliningForSize.advice
+        inputs, output = InliningForSize().layout.specs, InliningForSize.advice
         with ReleaseModeModelRunner(folder, inputs, output, trusted=True) as runner:
             for index in range(len(inputs)):
                 runner.get_tensor(index)[...] = 1

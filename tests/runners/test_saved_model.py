@@ -37,7 +37,7 @@ def test_runners_agree(
     """In release mode, frozen, and under training; features are found by their names."""
     model, problem = models[kind], kind()
     freeze(model, tmp_path / "frozen", name="saved", trusted=True)
-    inputs, advice = kind.sent(), kind.advice
+    inputs, advice = problem.layout.specs, kind.advice
     decisions: list[Decision] = []
     for name in ("digest.c", "scene.cpp", "bignum.c"):
         watched = RecordingPolicy(problem.policy("random", 1), problem, decisions)
@@ -62,7 +62,7 @@ def test_runners_agree(
 def test_what_is_refused(
     models: dict[type[Problem], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inputs, advice = InliningForSize.sent(), InliningForSize.advice
+    inputs, advice = InliningForSize().layout.specs, InliningForSize.advice
     model = models[InliningForSize]
 
     def refusal(kind: type[MlgoGymError], folder: Path, *, trusted: bool) -> str:

@@ -16,7 +16,7 @@ from mlgo_gym.runners import RunnerPolicy, runner_factory
 from mlgo_gym.runners import _load as load
 from mlgo_gym.runners._base import RunnerFactory
 
-SENT, ADVICE = InliningForSize.sent(), InliningForSize.advice
+SENT, ADVICE = InliningForSize().layout.specs, InliningForSize.advice
 
 
 @pytest.fixture(autouse=True)

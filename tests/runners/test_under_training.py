@@ -26,7 +26,7 @@ from mlgo_gym.stream._training_log import TrainingLogReader
 from mlgo_gym.testing import check_runner
 
 MODEL = Path(__file__).parent.parent / "models" / "inliner"
-FEATURES = tuple(each.spec for each in InliningForSize.features)
+FEATURES = tuple(each.spec for each in InliningForSize().layout.features)
 ADVICE = InliningForSize.advice
 
 
@@ -61,7 +61,7 @@ def reference(values: dict[str, int]) -> Any:
 
 def test_equal_to_tflite_itself() -> None:
     random = np.random.default_rng(0)
-    with make(InliningForSize.sent(), ADVICE) as runner:
+    with make(InliningForSize().layout.specs, ADVICE) as runner:
         for _ in range(20):
             values = {spec.name: int(random.integers(-1000, 1000)) for spec in runner.inputs}
             for index, spec in enumerate(runner.inputs):

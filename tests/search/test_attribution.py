@@ -12,7 +12,6 @@ from mlgo_gym.corpus._functions import function_sizes
 from mlgo_gym.errors import EnvironmentSetupError, ModuleError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
-from mlgo_gym.problems._observations import observation_array
 from mlgo_gym.problems._policy import FunctionPolicy, Policy, SentPolicy
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.runners._worker import WorkerPolicy
@@ -125,7 +124,7 @@ def test_what_many_did_together_adds_up(
     other = NamingCompiler(compiler, sample[name], default).compile()
     eager = NamingCompiler(compiler, sample[name], lambda seen: int(seen["cost_estimate"][0] < 30))
     base = eager.compile()
-    observed = observation_array([each.payload for each in base.decisions], InliningForSize)
+    observed = InliningForSize().layout.array(each.payload for each in base.decisions)
     inlined = np.array([each.action for each in base.decisions])
     departures = np.flatnonzero(inlined != observed["inlining_default"]).tolist()
     effects = joint_effects(base, other, departures)

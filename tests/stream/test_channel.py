@@ -15,11 +15,10 @@ import pytest
 from mlgo_gym.errors import EnvironmentSetupError, TrainingLogError, UsageError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.stream._channel import Channel, remove_stale_folders
-from mlgo_gym.stream._events import Header
 from tests.conftest import free_descriptors
 
-HEADER = Header(InliningForSize.sent(), advice=InliningForSize.advice).to_json().encode() + b"\n"
-SIZE = 8 * len(InliningForSize.sent())
+HEADER = InliningForSize().layout.header.to_json().encode() + b"\n"
+SIZE = 8 * len(InliningForSize().layout.specs)
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
-from mlgo_gym.problems._observations import observation_array
 from mlgo_gym.problems._policy import Action
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction, legal_positions
@@ -43,7 +42,7 @@ def record(sample: Corpus, problem: Problem, names: tuple[str, ...]) -> Recorded
     with Compiler(timeout_s=120) as compiler:
         for name in names:
             compiler.compile_module(sample[name], problem=problem, policy=answer)
-    return observation_array(payloads, problem)
+    return problem.layout.array(payloads)
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,6 @@ import pytest
 
 from mlgo_gym.errors import ModelError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.problems._observations import columns
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import ASKING_POSITION, RegallocEviction
 from mlgo_gym.training._compiled import CompiledNetwork
@@ -32,7 +31,7 @@ EVICTION, INLINING = RegallocEviction(), InliningForSize()
 
 
 def statistics(recorded: Recorded, problem: Problem) -> Normalization:
-    return Normalization.fit(columns(recorded, problem), network_features(problem))
+    return Normalization.fit(problem.layout.columns(recorded), network_features(problem))
 
 
 def both(network: PolicyNetwork, problem: Problem, rows: Recorded) -> tuple[Recorded, Recorded]:
@@ -43,7 +42,7 @@ def both(network: PolicyNetwork, problem: Problem, rows: Recorded) -> tuple[Reco
     )
     with CompiledNetwork(network, problem) as compiled:
         found = np.array([compiled.logits(row.tobytes()) for row in rows])
-    return network(columns(rows, problem)).numpy(), found
+    return network(problem.layout.columns(rows)).numpy(), found
 
 
 @pytest.mark.e2e
@@ -108,5 +107,5 @@ def test_a_copy_answers_as_it_did_when_it_was_made(inlining: Recorded) -> None:
         assert [copied.logits(each).tolist() for each in payloads] == before
     code = replace(model.object, cpu="znver9", features="+sse2,+avx9")
     with pytest.raises(ModelError) as error:
-        deepcopy(NetworkCode(replace(model, object=code), INLINING.sent(), {}))
+        deepcopy(NetworkCode(replace(model, object=code), INLINING.layout.specs, {}))
     assert str(error.value).endswith(": made for znver9: this CPU lacks avx9")

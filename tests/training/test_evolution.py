@@ -16,7 +16,6 @@ from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.problems._observations import columns, observation_dtype
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.training._compiled import CompiledNetwork
@@ -34,9 +33,9 @@ QUICK = Config(generations=3, contexts=2, pairs=2, noise=0.5, hidden=(8,), valid
 
 
 def network() -> InliningNetwork:
-    rows = np.zeros(8, observation_dtype(INLINING))
+    rows = np.zeros(8, INLINING.layout.dtype)
     rows["cost_estimate"] = np.arange(8)
-    statistics = Normalization.fit(columns(rows, INLINING), network_features(INLINING))
+    statistics = Normalization.fit(INLINING.layout.columns(rows), network_features(INLINING))
     return InliningNetwork(statistics, (4,), 0)
 
 

@@ -19,7 +19,6 @@ from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.model._card import read_card
 from mlgo_gym.model._freeze import freeze
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.problems._observations import columns, observation_array
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._vocabulary import Vocabulary
@@ -36,7 +35,7 @@ from tests.training.conftest import Recorded, record
 
 def network_of(problem: Problem, recorded: Recorded) -> PolicyNetwork:
     """A network with random weights, which answers otherwise than a new one."""
-    fitted = Normalization.fit(columns(recorded, problem), network_features(problem))
+    fitted = Normalization.fit(problem.layout.columns(recorded), network_features(problem))
     network = network_for(problem, fitted, (16, 8))
     random = np.random.default_rng(5)
     network.set_weights([random.normal(0, 0.7, each.shape) for each in network.get_weights()])
@@ -54,9 +53,9 @@ def test_all_forms_answer_alike(
     recorded: Recorded = request.getfixturevalue(name)
     network = network_of(problem, recorded)
     save_model(network, problem, tmp_path / "model", {"seed": 5})
-    expected = network(columns(recorded, problem)).numpy().argmax(-1)
+    expected = network(problem.layout.columns(recorded)).numpy().argmax(-1)
     assert len(set(expected)) > 1
-    specs = problem.sent()
+    specs = problem.layout.specs
     for runner_class in (ReleaseModeModelRunner, ModelUnderTrainingRunner):
         with runner_class(tmp_path / "model", specs, problem.advice) as runner:
             found = []
@@ -66,7 +65,8 @@ def test_all_forms_answer_alike(
         assert np.mean(np.array(found) == expected) > 0.99, runner_class
     loaded = load_network(tmp_path / "model")
     assert np.array_equal(
-        loaded(columns(recorded, problem)).numpy(), network(columns(recorded, problem)).numpy()
+        loaded(problem.layout.columns(recorded)).numpy(),
+        network(problem.layout.columns(recorded)).numpy(),
     )
     card = read_card(tmp_path / "model", specs)
     assert card is not None
@@ -92,7 +92,7 @@ def test_a_model_that_looks_at_embeddings(vocabulary: str, sample: Corpus, tmp_p
     save_model(network_of(problem, record(sample, problem, ("scene.cpp",))), problem, model, {})
     found = InliningForSize(**settings_of_models([str(model)], InliningForSize))
     assert found.files() == problem.files()
-    card = read_card(model, problem.sent())
+    card = read_card(model, problem.layout.specs)
     assert card
     assert card.settings["ir2vec"] == ("ir2vec.json" if file else vocabulary)
     assert (model / "ir2vec.json").exists() == bool(file)
@@ -169,7 +169,7 @@ def test_tensorflow_compiles_the_saved_model_with_llvms_names(
     command += ["--signature_def_key", "action", "--output_prefix", tmp_path / "aot"]
     subprocess.run([*command, "--cpp_class", "Inliner"], check=True, capture_output=True)
     header = (tmp_path / "aot.h").read_text()
-    for feature in problem.features:
+    for feature in problem.layout.features:
         assert f'"feed_{feature.spec.name}"' in header
     assert '"fetch_inlining_decision"' in header
     assert (tmp_path / "aot.o").stat().st_size > 0
@@ -261,9 +261,11 @@ def test_a_damaged_network_is_refused(inlining: Recorded, tmp_path: Path) -> Non
 def test_decisions_of_another_batch_size(inlining: Recorded) -> None:
     problem = InliningForSize()
     network = network_of(problem, inlining)
-    whole = network(columns(inlining, problem)).numpy()
-    row = observation_array([inlining[7].tobytes()], problem)
-    assert network(columns(row, problem)).numpy()[0] == pytest.approx(whole[7], rel=1e-4, abs=1e-5)
+    whole = network(problem.layout.columns(inlining)).numpy()
+    row = problem.layout.array([inlining[7].tobytes()])
+    assert network(problem.layout.columns(row)).numpy()[0] == pytest.approx(
+        whole[7], rel=1e-4, abs=1e-5
+    )
 
 
 def test_weights_that_are_not_there(inlining: Recorded, tmp_path: Path) -> None:

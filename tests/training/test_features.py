@@ -13,6 +13,7 @@ from mlgo_gym.errors import OptionsError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.model._card import read_card
 from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.runners import ModelUnderTrainingRunner, ReleaseModeModelRunner
 from mlgo_gym.runners._policy import RunnerPolicy
@@ -20,7 +21,7 @@ from mlgo_gym.training import train
 from mlgo_gym.training._networks import EvictionNetwork, network_features
 from mlgo_gym.training._normalization import Normalization
 
-ALL = tuple(each.spec.name for each in InliningForSize.features)
+ALL = InliningForSize().layout.feature_names
 
 
 @pytest.mark.parametrize(
@@ -35,39 +36,39 @@ ALL = tuple(each.spec.name for each in InliningForSize.features)
     ],
 )
 def test_what_a_text_chooses(text: str, expected: tuple[str, ...]) -> None:
-    assert network_features(InliningForSize, text) == expected
+    assert network_features(InliningForSize(), text) == expected
 
 
 @pytest.mark.parametrize(
     ("problem", "text", "message"),
     [
         (
-            InliningForSize,
+            InliningForSize(),
             "core-edges",
             "features: expected some of core, sroa_savings, sroa_losses and "
             f"{len(ALL) - 2} more, found 'edges'",
         ),
         (
-            InliningForSize,
+            InliningForSize(),
             "core--edge_count",
             "features: expected names joined by + and -, found 'core--edge_count'",
         ),
-        (InliningForSize, "-", "features: expected names joined by + and -, found '-'"),
+        (InliningForSize(), "-", "features: expected names joined by + and -, found '-'"),
         (
-            InliningForSize,
+            InliningForSize(),
             "-cost_estimate",
             "features: expected 'cost_estimate', by which LLVM's rule goes that the network adds "
             "to, found '-cost_estimate'",
         ),
         (
-            RegallocEviction,
+            RegallocEviction(),
             "core-max_stage",
             "features: expected 'max_stage', by which LLVM's rule goes that the network adds to, "
             "found 'core-max_stage'",
         ),
     ],
 )
-def test_bad_texts(problem: type, text: str, message: str) -> None:
+def test_bad_texts(problem: Problem, text: str, message: str) -> None:
     with pytest.raises(OptionsError) as error:
         network_features(problem, text)
     assert str(error.value) == message
@@ -83,19 +84,19 @@ def test_sets_of_embeddings() -> None:
         found = InliningForSize(ir2vec=other)
         with pytest.raises(OptionsError) as error:
             network_features(found, "core+counts")
-        more = len(found.features) + len(sets.split(", ")) - 2
+        more = len(found.layout.features) + len(sets.split(", ")) - 2
         some = f"node_count, edge_count and {more} more"
         assert str(error.value) == f"features: expected some of {some}, found 'counts'"
 
 
 def test_eviction_without_some() -> None:
-    names = network_features(RegallocEviction, "core-liverange_size-progress")
+    names = network_features(RegallocEviction(), "core-liverange_size-progress")
     assert {"liverange_size", "progress", "mask"}.isdisjoint(names)
     ones = (1.0,) * len(names)
     network = EvictionNetwork(Normalization(names, ones, ones, ones, ones), (4,))
     given = {
         each.name: np.zeros(each.shape, each.dtype)
-        for each in RegallocEviction.sent()
+        for each in RegallocEviction().layout.specs
         if each.name in {*names, "mask"}
     }
     assert network(given).shape == (1, 33)
@@ -107,11 +108,11 @@ def test_a_model_without_a_feature(sample: Corpus, compiler: Compiler, tmp_path:
     corpus = sample.only(["digest.c", "json_write.c", "frame_stream.c", "hash_map.c"])
     without = ["features=core-edge_count", "fit.epochs=1", "hidden=[4]"]
     model = train("clone", corpus, output=tmp_path / "run", settings=without).model
-    card = read_card(model, InliningForSize.sent())
+    card = read_card(model, InliningForSize().layout.specs)
     assert card
     assert set(card.features) == {*ALL} - {"edge_count"}
     made = []
-    fewer = tuple(each for each in InliningForSize.sent() if each.name != "edge_count")
+    fewer = tuple(each for each in InliningForSize().layout.specs if each.name != "edge_count")
     for kind in (ReleaseModeModelRunner, ModelUnderTrainingRunner):
         with kind(model, fewer, InliningForSize.advice) as runner:
             assert runner.evaluate() in (0, 1)

@@ -42,7 +42,7 @@ Array = np.ndarray[Any, Any]
 def vectors(recorded: Recorded, problem: Problem) -> Array:
     """What an environment's wrappers make of recorded observations, in numpy."""
     parts = []
-    for feature in problem.features:
+    for feature in problem.layout.features:
         part = recorded[feature.spec.name].reshape(len(recorded), -1).astype(np.float64)
         parts.append(np.where(np.isfinite(part), part, feature.high))
     values = np.concatenate(parts, axis=1)
@@ -93,15 +93,15 @@ def test_all_forms_answer_alike(
         card={"steps": 7},
     )
     for runner_class in (ReleaseModeModelRunner, ModelUnderTrainingRunner):
-        with runner_class(tmp_path / "model", problem.sent(), problem.advice) as runner:
+        with runner_class(tmp_path / "model", problem.layout.specs, problem.advice) as runner:
             found = []
             for row in recorded:
                 runner.fill(row.tobytes())
                 found.append(runner.evaluate().item())
         assert found == expected.tolist(), runner_class
-    card = read_card(tmp_path / "model", problem.sent())
+    card = read_card(tmp_path / "model", problem.layout.specs)
     assert card is not None
-    assert card.features == tuple(each.spec.name for each in problem.features)
+    assert card.features == problem.layout.feature_names
 
 
 def test_the_vector_is_the_wrappers(inlining: Recorded) -> None:

@@ -17,7 +17,6 @@ from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import OptionsError, TrainingError
 from mlgo_gym.model._card import shipped_models
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.problems._observations import columns, observation_dtype
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.training._data import Data
@@ -61,7 +60,7 @@ def test_advantages_in_closed_form() -> None:
 
 def flags(count: int) -> Array:
     """Made-up calls that differ in one flag, and that LLVM's own rule is undecided about."""
-    rows = np.zeros(count, observation_dtype(INLINING))
+    rows = np.zeros(count, INLINING.layout.dtype)
     rows["cost_estimate"] = 5
     rows["last_call_to_static_bonus"] = np.arange(count) % 2
     return rows
@@ -72,13 +71,13 @@ def flags(count: int) -> Array:
 def test_a_flag_is_learned(sign: float, learns: bool) -> None:
     """With advantages the wrong way round, the opposite is learned."""
     rows = flags(64)
-    statistics = Normalization.fit(columns(rows, INLINING), network_features(INLINING))
+    statistics = Normalization.fit(INLINING.layout.columns(rows), network_features(INLINING))
     network = InliningNetwork(statistics, (16,), 0)
     update = PolicyGradient(network, INLINING, 1.0, UpdateConfig(learning_rate=3e-2, average=0.5))
     for iteration in range(20):
         generator = np.random.default_rng(iteration)
         tried, right = [], []
-        for row, logits in zip(rows, network(columns(rows, INLINING)).numpy(), strict=True):
+        for row, logits in zip(rows, network(INLINING.layout.columns(rows)).numpy(), strict=True):
             chance = np.exp(logits - logits.max())
             chance /= chance.sum()
             action = int(generator.random() < chance[1])
@@ -86,7 +85,7 @@ def test_a_flag_is_learned(sign: float, learns: bool) -> None:
             right.append(action == row["last_call_to_static_bonus"])
         update.learn(tried, sign * (np.array(right) - 0.5), generator)
     network.set_weights(update.averaged())
-    answers = network(columns(rows, INLINING)).numpy().argmax(axis=1)
+    answers = network(INLINING.layout.columns(rows)).numpy().argmax(axis=1)
     share = float(np.mean(answers == rows["last_call_to_static_bonus"]))
     assert share == (1.0 if learns else 0.0)
 
@@ -98,11 +97,11 @@ def test_one_generation_goes_only_so_far(already: float, low: float, high: float
     ``already`` is how much surer of the better answer it is than when it tried, as a logarithm.
     """
     rows = flags(2)
-    statistics = Normalization.fit(columns(rows, INLINING), network_features(INLINING))
+    statistics = Normalization.fit(INLINING.layout.columns(rows), network_features(INLINING))
     network = InliningNetwork(statistics, (4,), 0)
 
     def chances() -> Array:
-        exponentials = np.exp(network(columns(rows[:1], INLINING)).numpy()[0])
+        exponentials = np.exp(network(INLINING.layout.columns(rows[:1])).numpy()[0])
         found: Array = exponentials / exponentials.sum()
         return found
 
@@ -120,7 +119,7 @@ def test_one_generation_goes_only_so_far(already: float, low: float, high: float
 @pytest.mark.e2e
 def test_what_is_saved_is_all_there_is() -> None:
     rows = flags(8)
-    statistics = Normalization.fit(columns(rows, INLINING), network_features(INLINING))
+    statistics = Normalization.fit(INLINING.layout.columns(rows), network_features(INLINING))
     tried = [Tried(row.tobytes(), index % 2, -0.7) for index, row in enumerate(rows)]
     worth = np.arange(8.0)
 
@@ -249,7 +248,7 @@ def test_the_inliner_learns_from_a_start(
     inlining: Recorded, sample: Corpus, tmp_path: Path
 ) -> None:
     """One generation on one module: the start and what came of it are validated."""
-    fitted = Normalization.fit(columns(inlining, INLINING), network_features(INLINING))
+    fitted = Normalization.fit(INLINING.layout.columns(inlining), network_features(INLINING))
     start = InliningNetwork(fitted, (2,), 3)
     (tmp_path / "network.json").write_text(json.dumps(start.config()))
     weights = {str(index): each for index, each in enumerate(start.get_weights())}

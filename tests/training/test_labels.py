@@ -12,7 +12,6 @@ from mlgo_gym.corpus._packages import ModuleKey, Packages
 from mlgo_gym.datasets._episodes import Episode
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize, never
-from mlgo_gym.problems._observations import observation_dtype
 from mlgo_gym.search._call_sites import NamedDecision
 from mlgo_gym.training._labels import LabelSetting, _wanted, label_modules
 from tests.curation.make import assembled, make_corpus
@@ -101,7 +100,7 @@ def test_what_is_wanted_goes_with_the_band() -> None:
     """Most in its lower part, which is -25 to 60 of -25 to 120."""
 
     def wanted(cost: int, band: tuple[int, int]) -> float:
-        row = np.zeros(1, observation_dtype(InliningForSize()))
+        row = np.zeros(1, InliningForSize().layout.dtype)
         row["cost_estimate"] = cost
         return _wanted(band, NamedDecision(("f", 0), "g", row.tobytes(), 0))
 

@@ -10,7 +10,7 @@ import pytest
 
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
-from mlgo_gym.problems._observations import columns
+from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
 from mlgo_gym.training._fitting import FitConfig, Rows, fit_actions
@@ -25,9 +25,11 @@ from mlgo_gym.training._networks import (
 from mlgo_gym.training._normalization import Normalization
 from tests.training.conftest import Recorded
 
+INLINING, EVICTION = InliningForSize(), RegallocEviction()
 
-def normalization(recorded: Recorded, problem: type) -> Normalization:
-    return Normalization.fit(columns(recorded, problem), network_features(problem))
+
+def normalization(recorded: Recorded, problem: Problem) -> Normalization:
+    return Normalization.fit(problem.layout.columns(recorded), network_features(problem))
 
 
 def test_normalised_values() -> None:
@@ -55,8 +57,8 @@ def test_normalised_values() -> None:
 
 
 def test_a_new_inliner_answers_as_llvm(inlining: Recorded) -> None:
-    network = InliningNetwork(normalization(inlining, InliningForSize))
-    logits = network(columns(inlining, InliningForSize)).numpy()
+    network = InliningNetwork(normalization(inlining, INLINING))
+    logits = network(INLINING.layout.columns(inlining)).numpy()
     assert logits.shape == (len(inlining), 2)
     assert np.array_equal(logits.argmax(-1), inlining[DEFAULT_ADVICE])
     assert 0 < logits.argmax(-1).mean() < 1
@@ -64,10 +66,10 @@ def test_a_new_inliner_answers_as_llvm(inlining: Recorded) -> None:
 
 def test_the_rule_and_its_band(inlining: Recorded) -> None:
     """The logit of a new network is 4 up to a cost of -75.5 and falls to -4 at 84.5."""
-    statistics = normalization(inlining, InliningForSize)
+    statistics = normalization(inlining, INLINING)
     costs = np.array([-900, -76, -30, -25, -24, 4, 5, 59, 60, 61, 85, 900])
     rule = np.clip((4.5 - costs) / 20, -4, 4)
-    asked = columns(inlining[np.zeros(len(costs), int)], InliningForSize)
+    asked = INLINING.layout.columns(inlining[np.zeros(len(costs), int)])
     asked["cost_estimate"] = costs[:, None].astype(np.int64).reshape(asked["cost_estimate"].shape)
     for band, expected in [
         (None, rule),
@@ -83,20 +85,20 @@ def test_the_rule_has_a_threshold(
     threshold: int, described: dict[str, int], inlining: Recorded
 ) -> None:
     """And so has a network that is made again."""
-    network = InliningNetwork(normalization(inlining, InliningForSize), threshold=threshold)
+    network = InliningNetwork(normalization(inlining, INLINING), threshold=threshold)
     assert {k: v for k, v in network.config().items() if k == "threshold"} == described
     costs = inlining["cost_estimate"].reshape(-1)
     for each in (network, network_from_config(network.config())):
-        answers = each(columns(inlining, InliningForSize)).numpy().argmax(-1)
+        answers = each(INLINING.layout.columns(inlining)).numpy().argmax(-1)
         assert np.array_equal(answers, costs < threshold)
     assert 0 < (costs < threshold).mean() < 1
 
 
 def test_eviction_chooses_what_is_legal(eviction: Recorded) -> None:
-    network = EvictionNetwork(normalization(eviction, RegallocEviction), seed=3)
+    network = EvictionNetwork(normalization(eviction, EVICTION), seed=3)
     random = np.random.default_rng(0)
     network.set_weights([random.normal(0, 1, each.shape) for each in network.get_weights()])
-    logits = network(columns(eviction, RegallocEviction)).numpy()
+    logits = network(EVICTION.layout.columns(eviction)).numpy()
     assert np.isfinite(logits).all()
     chosen = logits.argmax(-1)
     assert eviction["mask"][np.arange(len(chosen)), chosen].all()
@@ -105,9 +107,9 @@ def test_eviction_chooses_what_is_legal(eviction: Recorded) -> None:
 
 def test_what_a_margin_keeps(eviction: Recorded) -> None:
     """The rule's choices, but where the network's own is better by more than the margin."""
-    fitted = normalization(eviction, RegallocEviction)
+    fitted = normalization(eviction, EVICTION)
     network = EvictionNetwork(fitted, (8,), seed=3)
-    asked = columns(eviction, RegallocEviction)
+    asked = EVICTION.layout.columns(eviction)
     rule = network(asked).numpy().argmax(-1)
     random = np.random.default_rng(0)
     network.set_weights([random.normal(0, 1, each.shape) for each in network.get_weights()])
@@ -131,18 +133,18 @@ def test_what_a_margin_keeps(eviction: Recorded) -> None:
 @pytest.mark.parametrize("margin", [-1.0, float("nan"), float("inf"), 1e9])
 def test_margins_that_are_none(margin: float, eviction: Recorded) -> None:
     with pytest.raises(OptionsError) as error:
-        EvictionNetwork(normalization(eviction, RegallocEviction), margin=margin)
+        EvictionNetwork(normalization(eviction, EVICTION), margin=margin)
     assert str(error.value) == (f"margin: expected a number from 0 to below 1e9, found {margin!r}")
 
 
 def test_the_inliner_has_no_margin(inlining: Recorded) -> None:
     with pytest.raises(OptionsError) as error:
-        with_margin(InliningNetwork(normalization(inlining, InliningForSize), (2,)), 1.0)
+        with_margin(InliningNetwork(normalization(inlining, INLINING), (2,)), 1.0)
     assert str(error.value) == "margin: expected 0 for InliningForSize, found 1.0"
 
 
 def test_infinities_and_nan_become_bounds(eviction: Recorded) -> None:
-    fitted = normalization(eviction, RegallocEviction)
+    fitted = normalization(eviction, EVICTION)
     index = fitted.names.index("use_def_density")
     rows = np.zeros((4, len(fitted.names)), np.float32)
     rows[:, index] = [np.nan, np.inf, -np.inf, fitted.high[index]]
@@ -153,11 +155,11 @@ def test_infinities_and_nan_become_bounds(eviction: Recorded) -> None:
 
 
 def test_a_network_is_made_again_from_its_configuration(inlining: Recorded) -> None:
-    network = InliningNetwork(normalization(inlining, InliningForSize), (8, 4), seed=2)
+    network = InliningNetwork(normalization(inlining, INLINING), (8, 4), seed=2)
     again = network_from_config(network.config())
     for one, other in zip(network.get_weights(), again.get_weights(), strict=True):
         assert np.array_equal(one, other)
-    other = InliningNetwork(normalization(inlining, InliningForSize), (8, 4), seed=3)
+    other = InliningNetwork(normalization(inlining, INLINING), (8, 4), seed=3)
     assert not np.array_equal(network.get_weights()[0], other.get_weights()[0])
 
 
@@ -172,13 +174,13 @@ def test_a_network_is_made_again_from_its_configuration(inlining: Recorded) -> N
 def test_configurations_of_strangers(
     changes: dict[str, Any], message: str, inlining: Recorded
 ) -> None:
-    network = InliningNetwork(normalization(inlining, InliningForSize), (2,))
+    network = InliningNetwork(normalization(inlining, INLINING), (2,))
     with pytest.raises(OptionsError, match=f"^network: {message}"):
         network_from_config(network.config() | changes)
 
 
 def test_bad_descriptions_are_refused(inlining: Recorded) -> None:
-    fitted = normalization(inlining, InliningForSize)
+    fitted = normalization(inlining, INLINING)
     with pytest.raises(OptionsError) as error:
         network_for(RegallocPriority(), fitted, (4,))
     assert str(error.value) == (
@@ -226,10 +228,10 @@ def test_statistics_that_are_none(changes: dict[str, object], message: str) -> N
 
 
 def test_rows_of_no_weight(inlining: Recorded) -> None:
-    network = InliningNetwork(normalization(inlining, InliningForSize), (2,))
+    network = InliningNetwork(normalization(inlining, INLINING), (2,))
     for rows in (inlining[:3], inlining[:0]):
         count = len(rows)
-        nothing = Rows(columns(rows, InliningForSize), np.zeros(count), np.zeros(count))
+        nothing = Rows(INLINING.layout.columns(rows), np.zeros(count), np.zeros(count))
         with pytest.raises(OptionsError) as error:
             next(fit_actions(network, nothing, FitConfig(epochs=1), 0))
         assert str(error.value) == f"fit: expected rows that count, found {count} of no weight"

@@ -11,7 +11,6 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import ModelError, OptionsError, TrainingError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.problems._observations import columns
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
@@ -27,7 +26,7 @@ INLINING = InliningForSize()
 
 
 def test_a_network_of_the_problem(inlining: Recorded, tmp_path: Path) -> None:
-    fitted = Normalization.fit(columns(inlining, INLINING), network_features(INLINING))
+    fitted = Normalization.fit(INLINING.layout.columns(inlining), network_features(INLINING))
     network = network_for(INLINING, fitted, (3,), 1)
     (tmp_path / "network.json").write_text(json.dumps(network.config()))
     np.savez(
@@ -53,7 +52,7 @@ def test_what_the_inliner_starts_from(sample: Corpus, tmp_path: Path) -> None:
         assert held_out is None
         found = statistics(workshop, sampler, 0)
     asked = record(sample, INLINING, ("frame_stream.c",))
-    assert found == Normalization.fit(columns(asked, INLINING), network_features(INLINING))
+    assert found == Normalization.fit(INLINING.layout.columns(asked), network_features(INLINING))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.problems._observations import columns
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.rollout._allocation import Allocator, OptimizedModule
 from mlgo_gym.rollout._rollout import Failure
@@ -64,7 +63,7 @@ def contexts(sample: Corpus) -> list[TrainingContext]:
 @pytest.fixture(scope="module")
 def network(eviction: Recorded) -> Iterator[CompiledNetwork]:
     """It answers by chance."""
-    statistics = Normalization.fit(columns(eviction, EVICTION), network_features(EVICTION))
+    statistics = Normalization.fit(EVICTION.layout.columns(eviction), network_features(EVICTION))
     network = network_for(EVICTION, statistics, (8,), 0)
     generator = np.random.default_rng(0)
     network.set_weights([generator.normal(0, 3, each.shape) for each in network.get_weights()])

@@ -12,7 +12,7 @@ from mlgo_gym.rollout import rollout
 
 PROBLEM = InliningForSize()
 MOST_CHARACTERS = 4_000
-FEATURES = {each.spec.name: f"{each.meaning}, {each.unit}" for each in PROBLEM.features}
+FEATURES = {each.spec.name: f"{each.meaning}, {each.unit}" for each in PROBLEM.layout.features}
 ALLOWED = (
     ast.Expression, ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.Compare,
     ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq, ast.BinOp, ast.Add, ast.Sub, ast.Mult,

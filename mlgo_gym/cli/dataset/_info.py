@@ -58,7 +58,7 @@ def _as_record(dataset: Dataset) -> dict[str, Any]:
     for batch in dataset.batches(columns=LABELS):
         labelled.update({name: int(np.isfinite(batch[name]).sum()) for name in LABELS})
     return {
-        "problem": header.problem.name,
+        "problem": header.layout.name,
         "settings": header.settings and dict(header.settings),
         "llvm_version": header.llvm_version,
         "llvmlite_version": header.llvmlite_version,

@@ -96,7 +96,7 @@ def write_decisions(
         name: pa.array([value(row) for row in rows], kind)
         for name, (kind, value) in _COLUMNS.items()
     }
-    for spec in problem.sent():
+    for spec in problem.layout.specs:
         values = np.array([row.decision.observation[spec.name] for row in rows])
         columns[spec.name] = pa.array(list(values) if values.ndim > 1 else values)
     table = pa.table(columns)

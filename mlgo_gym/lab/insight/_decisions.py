@@ -38,7 +38,7 @@ from mlgo_gym.llvm import (
     options_of,
     run_to_end,
 )
-from mlgo_gym.problems import DEFAULT_ADVICE, PolicyLike, Problem, in_turn, observation_array
+from mlgo_gym.problems import DEFAULT_ADVICE, PolicyLike, Problem, in_turn
 from mlgo_gym.rollout import Decision, RecordingPolicy
 
 _MACHINE: Final = slice(18, 20)
@@ -69,7 +69,7 @@ class PlacedDecision:
             asks again, and what it copies it asks about separately.
         answer: what was answered, 1 to inline.
         default: what LLVM's own heuristic would have answered.
-        observation: what LLVM sent, ``[]`` of `mlgo_gym.problems.observation_dtype`.
+        observation: what LLVM sent, ``[]`` of the dtype of the problem's layout.
         code: the code that came of it, once in each function that it is in.
         executed: the instructions that programs execute in that code; ``None`` where no program was
             run, or where the function that it is in cannot be told from others.
@@ -283,7 +283,7 @@ def _check_alike(module: Module, plain: CompilationResult, result: CompilationRe
 def _placed(
     recorded: Sequence[Decision], problem: Problem, answers: Sequence[Answered]
 ) -> Iterable[PlacedDecision]:
-    observations = observation_array([each.payload for each in recorded], problem)
+    observations = problem.layout.array(each.payload for each in recorded)
     times = (1e-9 * (after.asked_ns - each.answered_ns) for each, after in pairwise(answers))
     columns = zip(recorded, observations, [*times, None][: len(recorded)], strict=True)
     counts = Counter[tuple[str, str, tuple[int, ...]]]()

@@ -27,7 +27,6 @@ from mlgo_gym.problems import (
     PolicyLike,
     Problem,
     as_policy,
-    observation_array,
 )
 from mlgo_gym.rollout import Failure, ModuleReport
 from mlgo_gym.runners import MLModelRunner
@@ -39,7 +38,7 @@ class Questions:
     """The questions to a model on its own way through modules, and their counts, in order.
 
     Values are structured ``[observations]``, with a field for each tensor that LLVM sends
-    (`mlgo_gym.problems.observation_array`); decisions are int64 ``[observations]``.
+    (`mlgo_gym.problems.Layout.array`); decisions are int64 ``[observations]``.
     """
 
     values: NDArray[Any]
@@ -199,7 +198,7 @@ def _recorded(report: ModuleReport, problem: Problem) -> Questions:
     complete = report.attempts if report.is_complete else ()
     decisions = [each for attempt in complete for each in attempt.decisions]
     return Questions(
-        observation_array([each.payload for each in decisions], problem),
+        problem.layout.array(each.payload for each in decisions),
         np.frombuffer(b"".join(each.advice for each in decisions), np.int64),
         (len(decisions),),
         report.failures,

@@ -166,7 +166,7 @@ class _Distillation:
         self._labels = [
             _checked(episode, network.features(), folder)
             for folder in config.labels
-            for episode in labels_in(Path(folder), type(problem), data, llvm_version())
+            for episode in labels_in(Path(folder), problem.name, data, llvm_version())
         ]
         self._columns = [self._taken(each.observations) for each in self._labels]
         self._teacher = self._taught()

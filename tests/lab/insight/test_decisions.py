@@ -32,7 +32,6 @@ from mlgo_gym.llvm._site import Site
 from mlgo_gym.llvm._task import COMPILE
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always, default
-from mlgo_gym.problems._observations import observation_dtype
 from mlgo_gym.runners._worker import WorkerPolicy
 from mlgo_gym.stream._events import Observation
 from tests.conftest import require
@@ -169,7 +168,7 @@ def test_the_table(compiler: Compiler, sample: Corpus, tmp_path: Path) -> None:
         assert row["bytes"] == sum(each["end"] - each["start"] for each in row["ranges"])
         assert row["default"] == default_of(decision)
         assert row["compiler_s"] == decision.compiler_s
-        for name in observation_dtype(PROBLEM).names or ():
+        for name in PROBLEM.layout.dtype.names or ():
             assert row[name] == decision.observation[name].item()
 
 

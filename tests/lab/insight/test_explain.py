@@ -26,7 +26,6 @@ from mlgo_gym.lab.insight._explain import (
     text_when_permuted,
 )
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.problems._observations import observation_dtype
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.runners._base import MLModelRunner
 from mlgo_gym.runners._models import native_runner
@@ -58,7 +57,7 @@ def known(name: str, small: Corpus, setting: Setting = SETTING) -> Iterator[Know
         policy = stack.enter_context(RunnerPolicy(factory, keep=True))
         packages = {"small": small}
         recorded = joined(list(record_observations(packages, policy, setting)))
-        runner = stack.enter_context(factory(problem.sent(), problem.advice))
+        runner = stack.enter_context(factory(problem.layout.specs, problem.advice))
         yield Known(runner, policy, recorded, packages)
 
 
@@ -74,7 +73,7 @@ def test_a_model_of_one_feature(vocabulary: str | None, small: Corpus) -> None:
         runner, values = model.runner, model.recorded.values
         assert share_inlined(runner, values, {"inlining_default": 1}) == 1.0
         assert share_inlined(runner, values, {"cost_estimate": 10**6}) == column.mean()
-    assert list(found) == [spec.name for spec in problem.sent()]
+    assert list(found) == [spec.name for spec in problem.layout.specs]
     if vocabulary:
         assert found["callee_embedding"].values > 2
     assert {name for name, each in found.items() if each.changed} == {"inlining_default"}
@@ -129,9 +128,7 @@ def test_text(small: Corpus) -> None:
 
 
 def test_nothing_is_asked() -> None:
-    empty = Questions(
-        np.zeros(0, observation_dtype(InliningForSize)), np.zeros(0, np.int64), (0,), ()
-    )
+    empty = Questions(np.zeros(0, InliningForSize().layout.dtype), np.zeros(0, np.int64), (0,), ())
     with pytest.raises(
         CorpusError, match="corpus: expected modules in which LLVM asks, found none"
     ):

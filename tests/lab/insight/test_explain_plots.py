@@ -11,7 +11,6 @@ from matplotlib.patches import Rectangle
 from mlgo_gym.lab.insight._explain import Importance, Questions
 from mlgo_gym.lab.insight._explain_plots import boundary_plot, importance_plot
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.problems._observations import observation_dtype
 from mlgo_gym.runners._scripted import ScriptedRunner
 
 
@@ -37,7 +36,7 @@ def test_importances_as_bars() -> None:
 @pytest.mark.e2e
 def test_where_a_model_turns() -> None:
     """It inlines what costs less than 52, or than 102 where there are two users."""
-    values = np.zeros(120, observation_dtype(InliningForSize))
+    values = np.zeros(120, InliningForSize().layout.dtype)
     costs, users = np.linspace(-150, 300, 120).astype(np.int64), np.arange(120) % 3
     values["cost_estimate"] = costs
     values["callee_users"] = users
@@ -46,7 +45,7 @@ def test_where_a_model_turns() -> None:
     recorded = Questions(values, decisions.astype(np.int64), (120,), ())
     with ScriptedRunner(
         lambda inputs: inputs["cost_estimate"] < (102 if inputs["callee_users"] == 2 else 52),
-        InliningForSize.sent(),
+        InliningForSize().layout.specs,
         InliningForSize.advice,
     ) as runner:
         left, right = boundary_plot(runner, recorded, "callee_users", 3).axes[:2]

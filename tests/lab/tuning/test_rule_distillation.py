@@ -75,7 +75,7 @@ def test_every_form_of_a_rule_answers_alike(
     expected = rule_answers(folder / "rule.py", rows)
     assert len(set(expected)) == 2
     freeze(folder, tmp_path / "frozen", name="model")
-    specs, advice = InliningForSize.sent(), InliningForSize.advice
+    specs, advice = InliningForSize().layout.specs, InliningForSize.advice
     forms: tuple[tuple[Path, Callable[..., Any]], ...] = (
         (folder, ReleaseModeModelRunner),
         (folder, ModelUnderTrainingRunner),
@@ -101,7 +101,7 @@ def labels(folder: Path, recorded: Recorded) -> Path:
     }
     source = Source("other", "module", "0" * 64, "round-0", problem.settings())
     actions = np.zeros(len(recorded), np.int64)
-    episode = Episode(source, problem.described, recorded, actions, labels=known)
+    episode = Episode(source, problem.layout, recorded, actions, labels=known)
     with DatasetWriter(folder, header_of(problem)) as writer:
         writer.add(source, [episode])
     return folder
@@ -165,7 +165,8 @@ def test_models_that_cannot_be_distilled(sample: Corpus, tmp_path: Path) -> None
 
 
 def test_labels_that_lack_what_the_model_takes(inlining: Recorded) -> None:
-    episode = Episode(Source("other"), InliningForSize, inlining, np.zeros(len(inlining), np.int64))
+    actions = np.zeros(len(inlining), np.int64)
+    episode = Episode(Source("other"), InliningForSize().layout, inlining, actions)
     with pytest.raises(DatasetError) as caught:
         _checked(episode, ("cost_estimate", "callee_is_local"), "labels")
     assert str(caught.value) == (

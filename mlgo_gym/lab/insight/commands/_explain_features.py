@@ -55,14 +55,14 @@ def run(options: argparse.Namespace, output: Output) -> int:
         path, trusted = Path(options.model), options.trust_code
         factory = native_runner(path, problem, stack, trusted=trusted)
         policy = stack.enter_context(RunnerPolicy(factory, keep=True))
-        runner = stack.enter_context(factory(problem.sent(), problem.advice))
+        runner = stack.enter_context(factory(problem.layout.specs, problem.advice))
         parts = explain.record_observations(packages, policy, setting)
         recorded = explain.joined(list(output.track(parts, "recording", len(packages))))
         sample = recorded.sample(options.decisions, options.seed)
         permuted = explain.permutation_importance(
             runner, sample, seed=options.seed, repeats=options.repeats
         )
-        found = list(output.track(permuted, "permuting", len(problem.sent())))
+        found = list(output.track(permuted, "permuting", len(problem.layout.specs)))
         found.sort(key=lambda each: -each.changed)
         code = None
         if options.bytes:
