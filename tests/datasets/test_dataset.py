@@ -254,7 +254,7 @@ def test_what_is_expected_of_it(tmp_path: Path) -> None:
     for expected, message in (
         ({"llvm_version": "23.0.0"}, "llvm_version: expected 23.0.0, found 22.1.0"),
         ({"problem": InliningForSize(3)}, "size_increase_threshold: expected 3.0, found 2.0"),
-        ({"problem": RegallocPriority}, "problem: expected RegallocPriority, found"),
+        ({"problem": RegallocPriority.name}, "problem: expected RegallocPriority, found"),
     ):
         with pytest.raises(DatasetError) as caught:
             Dataset.open(folder, **expected)
