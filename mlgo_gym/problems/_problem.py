@@ -82,6 +82,7 @@ class Problem(ABC):
     file_settings: ClassVar[Mapping[str, Collection[str]]] = MappingProxyType({})
 
     _layout: Layout | None = field(default=None, init=False, repr=False, compare=False)
+    """The layout that `with_layout` has given it, if any."""
 
     @abstractmethod
     def documented_layout(self) -> Layout:

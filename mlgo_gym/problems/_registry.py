@@ -96,6 +96,8 @@ def _lacks(kind: Any) -> str | None:
     missing += sorted(getattr(kind, "__abstractmethods__", ()))
     if missing:
         return f"{kind.__name__}: expected {', '.join(missing)}, found none"
+    if kind.__dataclass_fields__ is Problem.__dataclass_fields__:
+        return f"{kind.__name__}: expected a dataclass, found none"
     if kind.advice.element_count != 1 or np.dtype(kind.advice.dtype).kind not in "fiu":
         found = f"{kind.advice.type} {kind.advice.shape}"
         return f"{kind.__name__}: advice: expected one number, found {found}"

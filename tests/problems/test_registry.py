@@ -49,6 +49,16 @@ class Lacking(Problem):
     name: ClassVar[str] = "Lacking"
 
 
+_PARTS = (
+    *("advice", "policies", "default_policy", "measure", "action_space", "documented_layout"),
+    *("advisor_options", "default_options", "encode_advice", "fallback_action", "settings"),
+)
+Plain = type(
+    "Plain", (Problem,), {"name": "Plain"} | {each: vars(InliningForSize)[each] for each in _PARTS}
+)
+"""All that a problem has, but no dataclass."""
+
+
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder in which a package's metadata is found, as after an installation."""
@@ -81,6 +91,7 @@ HERE = "tests.problems.test_registry"
             "advisor_options, default_options, documented_layout, encode_advice, fallback_action, "
             "settings, found none",
         ),
+        ("mine", f"{HERE}:Plain", "Plain: expected a dataclass, found none"),
         ("mine", f"{HERE}:Vector", "Vector: advice: expected one number, found int64_t (2,)"),
         (
             "mine",
