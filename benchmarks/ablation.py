@@ -24,6 +24,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from benchmarks.measuring import mean_interval
 from mlgo_gym.datasets import Dataset
 from mlgo_gym.problems import InliningForSize, Vocabulary
 from mlgo_gym.problems._vocabulary import ARGUMENTS, OPCODES, TYPES
@@ -139,21 +140,13 @@ def run(folders: Sequence[Path], seeds: int, config: TeacherConfig) -> None:
 
 def line(title: str, measure: str, found: _Array, packages: list[str]) -> str:
     """Shares ``[packages, seeds]`` as a line."""
-    low, high = interval(found.mean(axis=1))
+    low, high = mean_interval(found.mean(axis=1))
     seeds = ", ".join(f"{each:.3f}" for each in found.mean(axis=0))
     rest = ", ".join(
         f"{name} {each:.2f}" for name, each in zip(packages, found.mean(axis=1), strict=True)
     )
     mean = f"{found.mean():.3f} [{low:.3f}, {high:.3f}]"
     return f"{title:23} {measure:6} {mean}; by seed {seeds}; {rest}"
-
-
-def interval(shares: _Array) -> tuple[float, float]:
-    """95 %, by drawing packages."""
-    random = np.random.default_rng(0)
-    means = random.choice(shares, (2000, len(shares))).mean(axis=1)
-    low, high = np.percentile(means, (2.5, 97.5))
-    return float(low), float(high)
 
 
 def main() -> None:

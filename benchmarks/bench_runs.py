@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
 
+from benchmarks.measuring import timed
 from mlgo_gym import Compiler, InliningForSize
 from mlgo_gym.corpus import Packages
 from mlgo_gym.llvm import options_of
@@ -15,8 +13,6 @@ from mlgo_gym.model import find_model
 from mlgo_gym.problems import PolicyLike, Problem
 from mlgo_gym.rollout import Decision, KeptObjectUnit, RecordingPolicy, Trace
 from mlgo_gym.runners import model_policies
-
-T = TypeVar("T")
 
 REPEATS = 3
 
@@ -49,12 +45,6 @@ def kept(unit: KeptObjectUnit, problem: Problem, policy: PolicyLike) -> int:
     made = unit.attempt(RecordingPolicy(policy, problem, found))
     Trace.of(made, problem.layout, [each.advice for each in found]).to_bytes()
     return len(found)
-
-
-def timed(work: Callable[[], T]) -> tuple[float, T]:
-    start = time.perf_counter()
-    result = work()
-    return time.perf_counter() - start, result
 
 
 if __name__ == "__main__":

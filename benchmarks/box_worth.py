@@ -21,6 +21,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.measuring import rank_correlation
 from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
 from mlgo_gym.errors import MlgoGymError
 from mlgo_gym.lab.boxes import Box, BoxedProgram
@@ -134,7 +135,8 @@ def ranks(corpus: Corpus, workload: str, candidates: int, seed: int) -> None:
                 (reading,) = meter.read(program.workload, [Program(path, 0, "")])
                 costs.append((sum(each or 0 for each in counts), reading.value))
             if len(costs) > 2:
-                correlations.append(spearman(np.array(costs, float)))
+                boxed, whole = np.array(costs, float).T
+                correlations.append(rank_correlation(boxed, whole, constant=1.0))
                 print(
                     f"{function}: {len(costs)} candidates, {len(boxes)} calls, "
                     f"{correlations[-1]:.3f}",
@@ -177,16 +179,6 @@ def asked(program: BoxedProgram, function: str) -> int:
 
     program.compiled(function, {InliningForSize(): never})
     return len(seen)
-
-
-def spearman(costs: Floats) -> float:
-    """The correlation of ranks; equal values have the mean of theirs."""
-    one, other = (mean_ranks(column) for column in costs.T)
-    return float(np.corrcoef(one, other)[0, 1]) if np.ptp(one) and np.ptp(other) else 1.0
-
-
-def mean_ranks(values: Floats) -> Floats:
-    return np.array([(values < each).sum() + ((values == each).sum() - 1) / 2 for each in values])
 
 
 def main() -> None:

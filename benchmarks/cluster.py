@@ -16,12 +16,14 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
 import psutil
 
+from benchmarks.measuring import in_turns
 from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize, Module
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.evaluation._evaluate import Setting, module_scores
@@ -64,12 +66,9 @@ class Recorded:
 
 def compare(corpus: Corpus, cluster: RayCluster, rounds: int) -> None:
     """An evaluation here and there, in turns."""
-    seconds: dict[str, list[float]] = {"here": [], "on Ray": []}
-    for _ in range(rounds):
-        for way, jobs in (("here", WORKERS), ("on Ray", cluster)):
-            start = time.perf_counter()
-            evaluate("inlining-for-size", {"libsass": corpus}, jobs=jobs)
-            seconds[way].append(time.perf_counter() - start)
+    measure = partial(evaluate, "inlining-for-size", {"libsass": corpus})
+    ways = {"here": partial(measure, jobs=WORKERS), "on Ray": partial(measure, jobs=cluster)}
+    seconds = in_turns(ways, rounds)
     here, there = (median(found) for found in seconds.values())
     shares = [b / a for a, b in zip(*seconds.values(), strict=True)]
     print(f"evaluate, {len(corpus)} modules, {WORKERS} workers, {rounds} rounds:")

@@ -24,13 +24,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
 
 from benchmarks.debian_source import DebianSource, fetch_tree
+from benchmarks.measuring import in_turns
 from corpus_tools import load_recipe
 from corpus_tools.archive import unpack_sdist
 from corpus_tools.sdist import fetch_sdist
@@ -306,12 +307,11 @@ def seconds_of(
     driver = compilers(driver=True)["CC"]
     compile_file(driver, arguments, settings)  # once before, so that the model is compiled
     ways = ways_of(settings)
-    calls = [partial(compile_file, CLANG, arguments, {})]
-    calls += [
-        partial(compile_file, driver, arguments, {**settings, **way}) for way in ways.values()
-    ]
-    base, *mine = alternating(calls, rounds)
-    return base, dict(zip(ways, mine, strict=True))
+    calls = {"clang": partial(compile_file, CLANG, arguments, {})}
+    for name, way in ways.items():
+        calls[name] = partial(compile_file, driver, arguments, {**settings, **way})
+    medians = {name: median(seconds) for name, seconds in in_turns(calls, rounds).items()}
+    return medians.pop("clang"), medians
 
 
 def ways_of(settings: Mapping[str, str]) -> Mapping[str, Mapping[str, str]]:
@@ -324,17 +324,6 @@ def ways_of(settings: Mapping[str, str]) -> Mapping[str, Mapping[str, str]]:
 def compile_file(compiler: str, arguments: Sequence[str], settings: Mapping[str, str]) -> None:
     """Run a compiler under settings."""
     subprocess.run([compiler, *arguments], env=environment(settings), check=True)
-
-
-def alternating(calls: Sequence[Callable[[], object]], rounds: int) -> list[float]:
-    """The median of each call's seconds."""
-    times: list[list[float]] = [[] for _ in calls]
-    for _ in range(rounds):
-        for call, into in zip(calls, times, strict=True):
-            start = time.perf_counter()
-            call()
-            into.append(time.perf_counter() - start)
-    return [median(each) for each in times]
 
 
 def builds(

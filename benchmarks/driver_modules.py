@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.driver_builds import seconds_of, settings_of
+from benchmarks.measuring import mean_interval
 from benchmarks.recipes import built
 from mlgo_gym import Corpus
 
@@ -51,8 +52,7 @@ def run(
 
 def report(name: str, base: NDArray[np.float64], mine: NDArray[np.float64]) -> None:
     ratios = np.log(mine / base)
-    drawn = np.random.default_rng(0).integers(len(ratios), size=(10_000, len(ratios)))
-    low, high = np.quantile(ratios[drawn].mean(axis=1), (0.025, 0.975))
+    low, high = mean_interval(ratios)
     print(
         f"{name}: {len(ratios)} modules, clang {base.sum():.1f} s, mlgo-cc {mine.sum():.1f} s, "
         f"{mine.sum() / base.sum():.3f} x; geometric mean {np.exp(ratios.mean()):.3f} x "

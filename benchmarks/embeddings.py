@@ -8,9 +8,10 @@ of the median over the rounds.
 from __future__ import annotations
 
 import math
-import time
+from functools import partial
 from statistics import median
 
+from benchmarks.measuring import timed
 from mlgo_gym import Compiler, Corpus, InliningForSize, Module
 
 VOCABULARIES = ("ones", "one-hot", "seed-75")
@@ -28,7 +29,7 @@ def run(corpus: Corpus, rounds: int) -> None:
             samples: dict[str, list[float]] = {way: [] for way in ways}
             for number in range(rounds):
                 for way, problem in ways.items():
-                    spent, found = compiled(compiler, module, problem)
+                    spent, found = timed(partial(compiled, compiler, module, problem))
                     samples[way].append(spent)
                     equal[way] += number == 0 and found == plain
             for way, each in samples.items():
@@ -41,10 +42,7 @@ def run(corpus: Corpus, rounds: int) -> None:
         )
 
 
-def compiled(
-    compiler: Compiler, module: Module, problem: InliningForSize
-) -> tuple[float, str | None]:
-    """How long it takes under default answers, and what comes of it."""
-    start = time.perf_counter()
-    result = compiler.compile_module(module, problem=problem, policy=InliningForSize.policy())
-    return time.perf_counter() - start, result.object_sha256
+def compiled(compiler: Compiler, module: Module, problem: InliningForSize) -> str | None:
+    """The hash of the object under default answers."""
+    policy = InliningForSize.policy()
+    return compiler.compile_module(module, problem=problem, policy=policy).object_sha256

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.meters import rank
+from benchmarks.measuring import rank_correlation
 from mlgo_gym import Compiler, Corpus, InliningForSize
 from mlgo_gym.corpus import Packages
 from mlgo_gym.errors import CompilationError, ModuleError, WorkloadError
@@ -201,10 +201,8 @@ def mean(values: Sequence[float | None]) -> float:
 
 def spearman(pairs: NDArray[Any]) -> float:
     """The rank correlation; 0 where one side is always the same."""
-    ranks = np.stack([rank(np.round(column)) for column in pairs.T])
-    if not ranks.std(axis=1).all():
-        return 0.0
-    return float(np.corrcoef(ranks)[0, 1])
+    estimated, counted = np.round(pairs).T
+    return rank_correlation(estimated, counted, constant=0.0)
 
 
 def main() -> None:

@@ -10,11 +10,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 
+from benchmarks.measuring import timed
 from benchmarks.recipes import built
 from corpus_tools import find_clang, read_command
 
@@ -33,28 +33,21 @@ def run(count: int, rounds: int, workers: int) -> None:
             "mlgo-extract-corpus": ["corpus_tools.extraction.command"],
         }
         times: dict[str, list[float]] = {tool: [] for tool in tools}
-        for number in range(rounds):
+        for _ in range(rounds):
             for tool, command in tools.items():
-                output = folder / f"{tool}-{number}"
-                output.mkdir()
-                times[tool].append(timed([*command, *common, "--output_dir", str(output)]))
-                shutil.rmtree(output)
+                with tempfile.TemporaryDirectory(dir=folder) as output:
+                    run_tool = partial(
+                        subprocess.run,
+                        [sys.executable, "-m", *command, *common, "--output_dir", output],
+                        capture_output=True,
+                        check=True,
+                    )
+                    times[tool].append(timed(run_tool)[0])
     print(f"{count} objects, {size / 1e6:.0f} MB, {workers} workers, {rounds} rounds")
     for tool, seconds in times.items():
         print(f"{tool:20} {median(seconds):7.2f} s   {count / median(seconds):7.0f} objects/s")
     ratio = median(times["mlgo-utils"]) / median(times["mlgo-extract-corpus"])
     print(f"ratio {ratio:.1f}")
-
-
-def timed(command: Sequence[str]) -> float:
-    start = time.perf_counter()
-    subprocess.run(
-        [sys.executable, "-m", *command],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        check=True,
-    )
-    return time.perf_counter() - start
 
 
 def make_objects(folder: Path, count: int) -> int:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import time
 from pathlib import Path
 from statistics import median
 
+from benchmarks.measuring import timed
 from mlgo_gym import Compiler, Corpus, InliningForSize
 from mlgo_gym.problems._inlining_for_size import default
 
@@ -21,9 +21,8 @@ def run(corpus: Corpus, forks: int) -> None:
             if compilation.decisions in DECISIONS:
                 times, private = [], []
                 for _ in range(forks):
-                    start = time.perf_counter()
-                    branch = compilation.fork()
-                    times.append(time.perf_counter() - start)
+                    seconds, branch = timed(compilation.fork)
+                    times.append(seconds)
                     private.append(private_kilobytes(branch.worker_pid))
                     branch.close()
                 print(

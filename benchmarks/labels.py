@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from statistics import median
-from time import perf_counter
 
 import numpy as np
 
+from benchmarks.measuring import in_turns
 from mlgo_gym import Compiler, Corpus
 from mlgo_gym.corpus import Packages
 from mlgo_gym.corpus._packages import ModuleKey
@@ -34,13 +34,8 @@ def run(corpus: Corpus, modules: int, rounds: int) -> None:
         "here": partial(labelled, packages, default),
         "LLVM by itself": partial(compiled, packages),
     }
-    times: dict[str, list[float]] = {way: [] for way in ways}
-    labels = 0
-    for _ in range(rounds):
-        for way, work in ways.items():
-            start = perf_counter()
-            labels = work() or labels
-            times[way].append(perf_counter() - start)
+    labels = ways["here"]()
+    times = in_turns(ways, rounds)
     print(f"{len(packages)} modules, {labels} labels, {JOBS} workers")
     for way, found in times.items():
         print(f"{way:14} {median(found):7.2f} s   {labels / median(found):.1f} labels a second")

@@ -28,17 +28,17 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchmarks.measuring import mean_interval, rank_correlation, timed
 from mlgo_gym.corpus import Packages
 from mlgo_gym.envs import make_env
-from mlgo_gym.evaluation._summary import draw, interval
 from mlgo_gym.lab.programs import Programs, corpora_with_workloads
 from mlgo_gym.lab.programs._meters import Cost, Instructions, Seconds, count, valgrind_tool
 from mlgo_gym.lab.programs._program_scores import LAYOUTS, layouts_change, paired_change
@@ -142,9 +142,8 @@ def valgrind_s(programs: Programs, name: str) -> float:
             shutil.copy(workload.folder / each, folder)
         command = ["valgrind", "--tool=cachegrind", *Instructions.options, "--vgdb=no"]
         command += ["--cachegrind-out-file=/dev/null", str(program.path), *workload.arguments]
-        start = perf_counter()
-        subprocess.run(command, cwd=folder, capture_output=True, check=True)
-        return perf_counter() - start
+        run = partial(subprocess.run, command, cwd=folder, capture_output=True, check=True)
+        return timed(run)[0]
 
 
 def ranks(files: list[Path]) -> None:
@@ -164,16 +163,16 @@ def ranks(files: list[Path]) -> None:
         changed = [row for row in known if row["instructions"] != 1 or row["size"] != 1]
         for what, some in (("all", known), ("programs that differ", changed)):
             if len(some) > 1:
-                pair = [rank(np.array([row[key] for row in some])) for key in (meter, "seconds")]
+                one, other = (np.array([row[key] for row in some]) for key in (meter, "seconds"))
                 print(f"{meter:12} with seconds, {what}: {len(some)} pairs, "
-                      f"{np.corrcoef(np.stack(pair))[0, 1]:.3f}")  # fmt: skip
+                      f"{rank_correlation(one, other):.3f}")  # fmt: skip
 
 
 def work(files: list[Path]) -> None:
     """Instructions, loads and stores together: geometric means with intervals, and the worst."""
     for file in files:
         programs = [each for each in json.loads(file.read_text())["programs"] if not each["error"]]
-        weights = draw([each["package"] for each in programs], seed=0)
+        packages = [each["package"] for each in programs]
         for policy in programs[0]["readings"]:
             sums = [
                 [
@@ -183,18 +182,11 @@ def work(files: list[Path]) -> None:
                 for each in programs
             ]
             logs = np.array([math.log(own / plain) for own, plain in sums])
-            low, high = interval(weights, logs, np.ones(len(logs))) or (0.0, 0.0)
+            low, high = mean_interval(logs, packages)
             mean, worst = (100 * math.expm1(each) for each in (logs.mean(), logs.max()))
             if policy != BASELINE:
                 print(f"{file.stem} {policy}: {mean:+.2f} % [{100 * math.expm1(low):+.2f}, "
                       f"{100 * math.expm1(high):+.2f}], the worst {worst:+.2f} %")  # fmt: skip
-
-
-def rank(values: NDArray[Any]) -> NDArray[Any]:
-    """The ranks; equal values have the mean of theirs."""
-    _, places, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(sizes)
-    return ((2 * ends - sizes - 1) / 2)[places]
 
 
 def opened(corpora: list[Path], stack: ExitStack | None = None) -> Iterator[Programs]:

@@ -21,6 +21,7 @@ from typing import Final
 
 import numpy as np
 
+from benchmarks.measuring import rank_correlation
 from mlgo_gym import Compiler, Corpus, RegallocEviction
 from mlgo_gym.llvm import options_of
 from mlgo_gym.llvm._task import ALLOCATE_WITH_FREQUENCIES
@@ -159,10 +160,11 @@ def improvements(rows: Sequence[dict[str, Scored]], values: Mapping[Path, float]
 
 
 def compare(name: str, truth: np.ndarray, other: np.ndarray) -> None:
-    rank = np.corrcoef(ranks(truth), ranks(other))[0, 1]
+    one, two = np.round(truth, 6), np.round(other, 6)
+    rank = rank_correlation(one, two)
     agree = np.mean(signs(truth) == signs(other))
     changed = (signs(truth) != 0) | (signs(other) != 0)
-    rank_changed = np.corrcoef(ranks(truth[changed]), ranks(other[changed]))[0, 1]
+    rank_changed = rank_correlation(one[changed], two[changed])
     agree_changed = np.mean(signs(truth[changed]) == signs(other[changed]))
     print(
         f"{name:9} improvements: rank correlation {rank:.4f}, signs agree {agree:.4f}; of the "
@@ -172,9 +174,3 @@ def compare(name: str, truth: np.ndarray, other: np.ndarray) -> None:
 
 def signs(values: np.ndarray) -> np.ndarray:
     return np.where(np.abs(values) < _EQUAL, 0, np.sign(values))
-
-
-def ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks, equal values sharing the mean of theirs."""
-    _, places, counts = np.unique(np.round(values, 6), return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[places]

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import functools
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
@@ -25,6 +24,7 @@ from statistics import median
 import gymnasium
 
 import mlgo_gym
+from benchmarks.measuring import in_turns
 from mlgo_gym import Compiler, Corpus, RegallocEviction
 from mlgo_gym.llvm import options_of
 from mlgo_gym.llvm._task import COMPILE
@@ -57,13 +57,7 @@ def run(corpus: Corpus, rounds: int) -> None:
                 "environment": functools.partial(episodes, env, module, known),
             }
             ways["environment"]()
-            samples: dict[str, list[float]] = {way: [] for way in ways}
-            for _ in range(rounds):
-                for way, once in ways.items():
-                    start = time.perf_counter()
-                    once()
-                    samples[way].append(time.perf_counter() - start)
-            for way, each in samples.items():
+            for way, each in in_turns(ways, rounds).items():
                 times[way] += median(each)
             decisions += answers.stat().st_size // 8
             functions += len(known.functions)

@@ -19,13 +19,14 @@ Times are sums over modules of the median over the rounds.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 
 import gymnasium
 
 import mlgo_gym
+from benchmarks.measuring import in_turns
 from mlgo_gym import Compiler, Corpus, InliningForSize, Module
 from mlgo_gym.llvm import options_of
 from mlgo_gym.llvm.worker import _binding as binding
@@ -78,13 +79,8 @@ def run(corpus: Corpus, rounds: int) -> None:
         times: dict[str, float] = dict.fromkeys(ways, 0.0)
         decisions = sum(ways["environment"](module) for module in modules)
         for module in modules:
-            samples: dict[str, list[float]] = {way: [] for way in ways}
-            for _ in range(rounds):
-                for way, compile_once in ways.items():
-                    start = time.perf_counter()
-                    compile_once(module)
-                    samples[way].append(time.perf_counter() - start)
-            for way, each in samples.items():
+            calls = {way: partial(compile_once, module) for way, compile_once in ways.items()}
+            for way, each in in_turns(calls, rounds).items():
                 times[way] += median(each)
     env.close()
     print(f"mlgo_gym {mlgo_gym.__version__}, {len(modules)} modules, {decisions} decisions")

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from statistics import median
 from typing import Final
 
 from benchmarks.forks import private_kilobytes
+from benchmarks.measuring import timed
 from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus
 from mlgo_gym.llvm import _zygote
 from mlgo_gym.llvm._zygote import zygote_pid
@@ -55,11 +55,11 @@ def _one_compilation(rounds: int) -> None:
         with Compiler() as compiler:  # the first, which the zygote is started for
             compiler.compile_module(module)
         for _ in range(rounds):
-            warm.append(_seconds(lambda: lasting.compile_module(module)))
+            warm.append(timed(lambda: lasting.compile_module(module))[0])
             with Compiler() as compiler:
-                fork.append(_seconds(lambda: compiler.compile_module(module)))
+                fork.append(timed(lambda: compiler.compile_module(module))[0])
             with _without_zygote(), Compiler() as compiler:
-                anew.append(_seconds(lambda: compiler.compile_module(module)))
+                anew.append(timed(lambda: compiler.compile_module(module))[0])
     base = median(warm)
     print(
         f"frame_stream.c, medians of {rounds}: in a worker that has compiled it {1e3 * base:.1f} "
@@ -95,12 +95,6 @@ def _memory() -> None:
             f"{name} {private_kilobytes(pid) / 1024:.1f} MiB" for name, pid in of.items() if pid
         ]
         print(f"private memory, of workers after a compilation: {', '.join(found)}")
-
-
-def _seconds(act: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    act()
-    return time.perf_counter() - start
 
 
 @contextmanager

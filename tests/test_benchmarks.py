@@ -391,6 +391,7 @@ PARTS = {
     "__init__": "what the package is about",
     "__main__": "runs the others",
     "recipes": "corpora for the others",
+    "measuring": "clocks and statistics of the others",
     "latency_model": "the model of runner_latency",
     "debian_source": "for driver_builds and project_builds, from Debian's archive; below",
     "their_environment": "runs in the Python of ml-compiler-opt, with its packages; imported below",
