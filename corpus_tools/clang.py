@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 
-from corpus_tools.allowed.cc1 import replay_command
 from corpus_tools.allowed.driver import allowed_of_driver
 from corpus_tools.cc1 import embedded_command, parse_driver_output, portable_command
 from corpus_tools.children import run
@@ -112,7 +111,7 @@ def compile_to_bitcode(
     Raises:
         CompileError: clang failed or ran past the deadline.
     """
-    _run(
+    run_clang(
         clang,
         [*_BITCODE_FLAGS, "-o", str(output.absolute()), *_driver_flags(source, flags, opt_level)],
         source=source,
@@ -138,7 +137,7 @@ def driver_command(
         CompileError: clang failed, ran past the deadline, or would not run exactly one ``-cc1``.
     """
     arguments = ["-###", "-o", "output.o", *_driver_flags(source, flags, opt_level)]
-    text = _run(clang, arguments, source=source, root=root)
+    text = run_clang(clang, arguments, source=source, root=root)
     commands = parse_driver_output(text)
     if len(commands) != 1:
         raise CompileError(source, f"expected one -cc1 command, found {len(commands)}")
@@ -183,53 +182,7 @@ def dry_run(clang: Clang, arguments: Sequence[str], directory: Path) -> str:
     """
     source = " ".join(arguments)
     asked = ["-###", *allowed_of_driver(arguments)]
-    return _run(clang, asked, source=source, root=directory, starts_others=False)
-
-
-def compile_ir(
-    clang: Clang,
-    command: Sequence[str],
-    bitcode: Path,
-    *,
-    module: str,
-    root: Path,
-    index: Path | None = None,
-    deadline_s: float = DEADLINE_S,
-) -> bytes:
-    """Compile bitcode to an object by a ``-cc1`` command.
-
-    Args:
-        clang: the compiler.
-        command: of ``-cc1``, from anywhere: clang is given what `corpus_tools.allowed` lists.
-        bitcode: the input.
-        module: what it is called in errors.
-        root: the folder that clang runs in, and writes its output to.
-        index: its ThinLTO index, where it has one: the imports have been done.
-        deadline_s: seconds after which clang is killed.
-
-    Returns:
-        The object's bytes.
-
-    Raises:
-        LayoutError: the command would load code into clang.
-        CompileError: clang failed, ran past the deadline or made nothing.
-    """
-    output = root.absolute() / "output.o"
-    arguments = [*replay_command(command), *_thinlto_options(index), "-emit-obj"]
-    arguments += ["-o", str(output), "-x", "ir", str(bitcode.absolute())]
-    said = _run(clang, arguments, source=module, root=root, deadline_s=deadline_s)
-    if not output.exists():
-        raise CompileError(module, "expected an object, found none", stderr_tail=said.strip())
-    if data := output.read_bytes():
-        return data
-    # Clang only prints what is wrong with a ThinLTO index, and exits with 0.
-    raise CompileError(module, "expected an object, found an empty file", stderr_tail=said.strip())
-
-
-def _thinlto_options(index: Path | None) -> list[str]:
-    if index is None:
-        return []
-    return [f"-fthinlto-index={index.absolute()}", "-mllvm", "-thinlto-assume-merged"]
+    return run_clang(clang, asked, source=source, root=directory, starts_others=False)
 
 
 def _driver_flags(source: str, flags: Sequence[str], opt_level: str) -> list[str]:
@@ -256,7 +209,7 @@ def link_program(clang: Clang, objects: Sequence[Path], output: Path, flags: Seq
         str(output.absolute()),
         *(str(each.absolute()) for each in objects),
     ]
-    _run(clang, [*arguments, *flags], source=output.name, root=output.parent)
+    run_clang(clang, [*arguments, *flags], source=output.name, root=output.parent)
 
 
 def link_image(
@@ -303,7 +256,7 @@ def _linker(clang: Clang) -> str:
     return process.stdout.strip()
 
 
-def _run(
+def run_clang(
     clang: Clang,
     arguments: Sequence[str],
     *,
@@ -312,6 +265,19 @@ def _run(
     deadline_s: float = DEADLINE_S,
     starts_others: bool = True,
 ) -> str:
+    """Run clang, and return what it writes to standard error.
+
+    Args:
+        clang: the compiler.
+        arguments: of its driver.
+        source: what it compiles, for errors.
+        root: the folder that it runs in.
+        deadline_s: seconds after which it is killed.
+        starts_others: whether it may start other programs and write files.
+
+    Raises:
+        CompileError: it failed or ran past the deadline.
+    """
     try:
         command = [str(clang.path), *arguments]
         process = _start(command, root, deadline_s, starts_others=starts_others)

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from corpus_tools.clang import DEADLINE_S, Clang, compile_ir
+from corpus_tools.allowed.cc1 import replay_command
+from corpus_tools.clang import DEADLINE_S, Clang, run_clang
+from corpus_tools.errors import CompileError
 from corpus_tools.scratch import scratch_folder
 
 
@@ -29,8 +31,9 @@ def replay(
         clang: the compiler.
         module: its name, for errors.
         bitcode: its bitcode file.
-        command: its ``-cc1`` command.
-        index: its ThinLTO index, where it has one.
+        command: its ``-cc1`` command, from anywhere: clang is given what `corpus_tools.allowed`
+            lists.
+        index: its ThinLTO index, where it has one: the imports have been done.
         deadline_s: seconds after which clang is killed.
 
     Returns:
@@ -38,15 +41,18 @@ def replay(
 
     Raises:
         LayoutError: the command would load code into clang.
-        CompileError: clang failed or ran past the deadline.
+        CompileError: clang failed, ran past the deadline or made nothing.
     """
+    options = list(replay_command(command))
+    if index is not None:
+        options += [f"-fthinlto-index={index.absolute()}", "-mllvm", "-thinlto-assume-merged"]
     with scratch_folder() as folder:
-        return compile_ir(
-            clang,
-            command,
-            bitcode,
-            module=module,
-            root=folder,
-            index=index,
-            deadline_s=deadline_s,
-        )
+        output = folder / "output.o"
+        options += ["-emit-obj", "-o", str(output), "-x", "ir", str(bitcode.absolute())]
+        said = run_clang(clang, options, source=module, root=folder, deadline_s=deadline_s).strip()
+        if not output.exists():
+            raise CompileError(module, "expected an object, found none", stderr_tail=said)
+        if data := output.read_bytes():
+            return data
+    # Clang only prints what is wrong with a ThinLTO index, and exits with 0.
+    raise CompileError(module, "expected an object, found an empty file", stderr_tail=said)

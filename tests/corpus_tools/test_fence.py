@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from corpus_tools import Clang, sandbox
-from corpus_tools.clang import _run
+from corpus_tools.clang import run_clang
 from corpus_tools.errors import CompileError
 from corpus_tools.fence import start_alone
 
@@ -27,7 +27,7 @@ def test_a_driver_that_would_run_a_program_does_not(clang22: Clang, tmp_path: Pa
     tool.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\necho gfx906\n")
     tool.chmod(0o755)
     options = [*RUNNING, "-ccc-install-dir", str(tmp_path)]
-    run = partial(_run, clang22, options, source="a.c", root=tmp_path, deadline_s=60)
+    run = partial(run_clang, clang22, options, source="a.c", root=tmp_path, deadline_s=60)
     with pytest.raises(CompileError) as caught:
         run(starts_others=False)
     assert "posix_spawn failed: Permission denied" in caught.value.stderr_tail
