@@ -8,19 +8,30 @@ from __future__ import annotations
 
 import atexit
 import os
+import resource
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
-from corpus_tools.errors import ToolchainError
+from corpus_tools.errors import CompileError, ToolchainError
 
-__all__ = ["Guarded", "check_statuses", "receive_statuses", "run", "start_guardian"]
+__all__ = [
+    "Guarded",
+    "check_statuses",
+    "receive_statuses",
+    "run",
+    "run_tool",
+    "start_guardian",
+]
 
+_NO_LIMITS: Final[Mapping[int, int]] = MappingProxyType({})
+_TAIL_LINES: Final = 20
 _GUARDIAN: Final = Path(__file__).with_name("guardian.py")
 
 
@@ -85,13 +96,18 @@ class Guarded(subprocess.Popen[Any]):
 
 
 def run(
-    command: Sequence[str], *, timeout: float, **settings: Any
+    command: Sequence[str],
+    *,
+    timeout: float,
+    limits: Mapping[int, int] = _NO_LIMITS,
+    **settings: Any,
 ) -> subprocess.CompletedProcess[Any]:
     """Run a program to its end, as `subprocess.run` does with ``capture_output`` and no input.
 
     Args:
         command: the program and its arguments.
         timeout: seconds after which it is killed.
+        limits: what it may take, by the constants of `resource`; on Linux.
         **settings: as `subprocess.Popen` takes them.
 
     Raises:
@@ -105,11 +121,51 @@ def run(
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with Guarded(command, **{**pipes, **settings}) as process:
         try:
+            _bound(process.pid, limits)
             stdout, stderr = process.communicate(timeout=timeout)
         except BaseException:
             process.kill()
             raise
         return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
+
+
+def _bound(pid: int, limits: Mapping[int, int]) -> None:
+    if sys.platform == "linux":
+        with suppress(ProcessLookupError):  # it is over already
+            for limit, value in limits.items():
+                resource.prlimit(pid, limit, (value, value))
+
+
+def run_tool(
+    start: Callable[[], subprocess.CompletedProcess[Any]],
+    program: Path,
+    subject: str,
+    name: str | None = None,
+) -> subprocess.CompletedProcess[Any]:
+    """Run one of a compiler's tools to its end.
+
+    Args:
+        start: runs it, as `run` does, and has its standard error as text.
+        program: what it runs.
+        subject: what the tool works on, for errors.
+        name: what errors call the tool; by default the program's file.
+
+    Raises:
+        CompileError: the tool cannot be started, ran past its time or failed.
+    """
+    name = name or program.name
+    try:
+        process = start()
+    except subprocess.TimeoutExpired as error:
+        reason = f"{name} ran past its deadline of {error.timeout:g} s"
+        raise CompileError(subject, reason) from error
+    except OSError as error:
+        raise CompileError(subject, f"{program} does not run: {error.strerror}") from error
+    if status := process.returncode:
+        how = f"was killed by signal {-status}" if status < 0 else f"exited with {status}"
+        tail = "\n".join(process.stderr.splitlines()[-_TAIL_LINES:])
+        raise CompileError(subject, f"{name} {how}", exit_status=status, stderr_tail=tail)
+    return process
 
 
 def receive_statuses() -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from corpus_tools.allowed.driver import allowed_of_driver
 from corpus_tools.cc1 import embedded_command, parse_driver_output, portable_command
-from corpus_tools.children import run
+from corpus_tools.children import run, run_tool
 from corpus_tools.errors import CompileError, ToolchainError
 from corpus_tools.fence import start_alone
 from corpus_tools.scratch import scratch_folder
@@ -28,7 +28,6 @@ CANDIDATES = ("clang", "clang-22", "clang-21", "clang-20", "clang-19")
 OPT_LEVELS = ("O2", "O3", "Os", "Oz")
 DEADLINE_S = 300.0
 
-_STDERR_TAIL_LINES = 20
 _VERSION = re.compile(r"clang version (\d+)\.(\d+)\.(\d+)")
 # Variables by which clang takes include folders or arguments from whoever calls it.
 _DROPPED_VARIABLES = (
@@ -240,13 +239,8 @@ def link_image(
     own = ("-static", "-N", f"-Ttext={address:#x}", f"--entry={entry}", "--build-id=none")
     files = (str(output.absolute()), str(made.absolute()), str(script.absolute()))
     command = [_linker(clang), *own, "-znorelro", "-o", *files]
-    try:
-        process = _start(command, output.parent, DEADLINE_S)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise CompileError(output.name, f"{command[0]} does not run: {error}") from error
-    if process.returncode:
-        status, said = process.returncode, process.stderr.strip()
-        raise CompileError(output.name, f"{command[0]} exited with {status}: {said}")
+    start = partial(_start, command, output.parent, DEADLINE_S)
+    run_tool(start, Path(command[0]), output.name)
 
 
 @lru_cache
@@ -278,22 +272,10 @@ def run_clang(
     Raises:
         CompileError: it failed or ran past the deadline.
     """
-    try:
-        command = [str(clang.path), *arguments]
-        process = _start(command, root, deadline_s, starts_others=starts_others)
-    except subprocess.TimeoutExpired as error:
-        raise CompileError(source, f"clang ran past its deadline of {deadline_s:g} s") from error
-    except OSError as error:
-        raise CompileError(source, f"{clang.path} does not run: {error.strerror}") from error
-    if process.returncode != 0:
-        status = process.returncode
-        tail = "\n".join(process.stderr.splitlines()[-_STDERR_TAIL_LINES:])
-        raise CompileError(source, _exit_reason(status), exit_status=status, stderr_tail=tail)
-    return process.stderr
-
-
-def _exit_reason(status: int) -> str:
-    return f"clang was killed by signal {-status}" if status < 0 else f"clang exited with {status}"
+    command = [str(clang.path), *arguments]
+    start = partial(_start, command, root, deadline_s, starts_others=starts_others)
+    stderr: str = run_tool(start, clang.path, source, "clang").stderr
+    return stderr
 
 
 def _start(

@@ -12,18 +12,17 @@ import platform
 import re
 import resource
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, Self
 
-from corpus_tools.children import Guarded
+from corpus_tools.children import run, run_tool
 from corpus_tools.clang import DEADLINE_S, Clang, find_clang
-from corpus_tools.errors import CompileError, ToolchainError
+from corpus_tools.errors import ToolchainError
 from corpus_tools.fence import start_alone
 
 __all__ = ["LINK_FLAGS", "Annotated", "ProfileTools"]
@@ -34,8 +33,14 @@ LINK_FLAGS: Final = ("-fprofile-generate",)
 MEMORY_BYTES: Final = 4 << 30
 LARGEST_OUTPUT_BYTES: Final = 1 << 30
 
+_LIMITS: Final = MappingProxyType(
+    {
+        resource.RLIMIT_DATA: MEMORY_BYTES,
+        resource.RLIMIT_FSIZE: LARGEST_OUTPUT_BYTES,
+        resource.RLIMIT_CORE: 0,
+    }
+)
 _MISMATCH: Final = re.compile(r"^warning: .*\(hash mismatch\)", re.MULTILINE)
-_TAIL_LINES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,46 +168,16 @@ def _run(program: Path, arguments: Sequence[str], subject: str) -> tuple[bytes, 
     """A tool's standard output, and standard error."""
     # A file: of a pipe, llvm-profdata cannot go back to fill in what stands at the start.
     with tempfile.TemporaryFile() as output:
-
-        def start() -> subprocess.Popen[bytes]:
-            return Guarded(
-                [str(program), *arguments],
-                env={"LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath)},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.PIPE,
-            )
-
-        try:
-            process = start_alone(program, start)
-        except OSError as error:
-            raise CompileError(subject, f"{program} does not run: {error.strerror}") from error
-        with process:
-            _bound(process.pid)
-            try:
-                said = process.communicate(timeout=DEADLINE_S)[1].decode("utf-8", "replace")
-            except subprocess.TimeoutExpired as error:
-                reason = f"{program.name} ran past its deadline of {DEADLINE_S:g} s"
-                raise CompileError(subject, reason) from error
-            finally:
-                process.kill()
-        output.seek(0)
-        made = output.read()
-    if status := process.returncode:
-        how = f"was killed by signal {-status}" if status < 0 else f"exited with {status}"
-        tail = "\n".join(said.splitlines()[-_TAIL_LINES:])
-        raise CompileError(subject, f"{program.name} {how}", exit_status=status, stderr_tail=tail)
-    return made, said
-
-
-def _bound(pid: int) -> None:
-    """Bound what a tool takes of what it is not to trust."""
-    if sys.platform == "linux":
-        limits = (
-            (resource.RLIMIT_DATA, MEMORY_BYTES),
-            (resource.RLIMIT_FSIZE, LARGEST_OUTPUT_BYTES),
-            (resource.RLIMIT_CORE, 0),
+        start = partial(
+            run,
+            [str(program), *arguments],
+            timeout=DEADLINE_S,
+            limits=_LIMITS,
+            env={"LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath)},
+            stdout=output,
+            encoding="utf-8",
+            errors="replace",
         )
-        with suppress(ProcessLookupError):  # it is over already
-            for limit, value in limits:
-                resource.prlimit(pid, limit, (value, value))
+        done = run_tool(partial(start_alone, program, start), program, subject)
+        output.seek(0)
+        return output.read(), done.stderr

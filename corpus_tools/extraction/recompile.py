@@ -11,6 +11,7 @@ import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
@@ -21,7 +22,7 @@ from corpus_tools.cc1 import (
     parse_driver_output,
     portable_command,
 )
-from corpus_tools.children import run
+from corpus_tools.children import run, run_tool
 from corpus_tools.clang import DEADLINE_S
 from corpus_tools.errors import CompileError, ExtractionError
 from corpus_tools.extraction.compile_commands import list_compile_commands
@@ -36,7 +37,6 @@ __all__ = ["BuildCommand", "CompiledModule", "list_commands"]
 _TO_BITCODE: Final = ("-w", "-emit-llvm", "-Xclang", "-disable-llvm-passes")
 _OUR_OPTIONS: Final = "--mlgo-"
 _ESCAPED: Final = re.compile(r"\\([ #])|(\$)\$")
-_TAIL_LINES: Final = 20
 
 
 class CompiledModule(NamedTuple):
@@ -84,26 +84,18 @@ class BuildCommand:
             CompileError: it failed or ran past the deadline.
         """
         words = self.as_built if as_built else self.arguments
-        try:
-            with scratch_folder() as temporary:  # of a crash, clang leaves the source there
-                done = run(
-                    [programs[self.is_cxx], *arguments, *words],
-                    cwd=self.directory,
-                    env={**os.environ, "TMPDIR": str(temporary)},
-                    encoding="utf-8",
-                    errors="surrogateescape",
-                    timeout=deadline_s,
-                )
-        except subprocess.TimeoutExpired as error:
-            reason = f"clang ran past its deadline of {deadline_s:g} s"
-            raise CompileError(self.name, reason) from error
-        except OSError as error:
-            raise CompileError(self.name, f"clang does not run: {error.strerror}") from error
-        if done.returncode:
-            tail = "\n".join(done.stderr.splitlines()[-_TAIL_LINES:])
-            reason = f"clang exited with {done.returncode}"
-            raise CompileError(self.name, reason, exit_status=done.returncode, stderr_tail=tail)
-        return done
+        program = programs[self.is_cxx]
+        with scratch_folder() as temporary:  # of a crash, clang leaves the source there
+            start = partial(
+                run,
+                [program, *arguments, *words],
+                cwd=self.directory,
+                env={**os.environ, "TMPDIR": str(temporary)},
+                encoding="utf-8",
+                errors="surrogateescape",
+                timeout=deadline_s,
+            )
+            return run_tool(start, Path(program), self.name, "clang")
 
     def compile(
         self, programs: tuple[str, str], folder: Path, deadline_s: float = DEADLINE_S

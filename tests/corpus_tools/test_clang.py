@@ -219,5 +219,5 @@ def test_an_image_is_linked_for_its_addresses(clang22: Clang, tmp_path: Path) ->
     call = code.index(0xE8)
     target = at + call + 5 + int.from_bytes(code[call + 1 : call + 5], "little", signed=True)
     assert target == at + 0x1234
-    with pytest.raises(CompileError, match=r"(?s)exited with 1: .*undefined reference to `g'"):
+    with pytest.raises(CompileError, match=r"(?s)exited with 1\n.*undefined reference to `g'"):
         link_image(clang22, made, output, **how, symbols={})
