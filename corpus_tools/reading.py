@@ -9,8 +9,9 @@ import reprlib
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from io import BufferedReader
+from io import BufferedReader, FileIO
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "MAX_DIGITS",
     "MAX_LEVELS",
     "MAX_VALUES",
+    "FileError",
     "brief",
     "holds",
     "is_file",
@@ -45,6 +47,9 @@ LARGEST_TEXT_BYTES: Final = 1 << 28
 """The size in bytes above which a command, a list or a manifest is not read: 256 MiB."""
 
 
+_KINDS: Final = MappingProxyType(
+    {stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+)
 _BRIEF: Final = reprlib.Repr()
 _BRIEF.maxstring = _BRIEF.maxother = 80
 
@@ -66,45 +71,50 @@ def is_file(path: Path) -> bool:
         return False
 
 
+class FileError(OSError):
+    """A file that is not what was expected: no regular file, too long, or no JSON."""
+
+
 def open_regular(path: Path) -> BufferedReader:
-    """Open a regular file for reading.
+    """Open a regular file for reading; a FIFO that nobody writes to is refused like any other.
 
     Args:
         path: the file.
 
     Raises:
-        OSError: it cannot be opened, or is no regular file (``EINVAL``).
+        OSError: it cannot be opened, or is no regular file (`FileError`, ``EINVAL``).
     """
-    return open(path, "rb", opener=_descriptor)
-
-
-def _descriptor(path: str, flags: int) -> int:
-    # Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever.
-    descriptor = os.open(path, flags | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "expected a regular file, found something else")
-    return descriptor
+    flags = os.O_NONBLOCK | os.O_NOCTTY  # opening a FIFO waits for nobody
+    raw = FileIO(str(path), opener=lambda name, given: os.open(name, given | flags))
+    kind = stat.S_IFMT(os.fstat(raw.fileno()).st_mode)
+    if kind != stat.S_IFREG:
+        raw.close()
+        found = _KINDS.get(kind, "something else")
+        raise FileError(errno.EINVAL, f"expected a regular file, found {found}", str(path))
+    return BufferedReader(raw)
 
 
 def read_regular(path: Path, limit_bytes: int = LARGEST_TEXT_BYTES) -> bytes:
-    """Read a regular file.
+    """Read a regular file; of one that is too long, nothing is read.
 
     Args:
         path: the file.
         limit_bytes: the largest size that is read.
 
     Raises:
-        OSError: it cannot be read, is no regular file (``EINVAL``), or is larger (``EFBIG``).
+        OSError: it cannot be read, is no regular file (`FileError`, ``EINVAL``), or is larger
+            (`FileError`, ``EFBIG``).
     """
-    with open_regular(path) as stream:
-        size = os.fstat(stream.fileno()).st_size
-        if size > limit_bytes:
-            raise OSError(errno.EFBIG, f"expected at most {limit_bytes} bytes, found {size}")
-        data = stream.read(size + 1)  # of limit_bytes there would be memory for all of them
-        if len(data) > size:  # those in /proc are of size 0
-            data += stream.read(max(0, limit_bytes - len(data)))
-        return data
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        # Of limit_bytes there would be memory for all of them.
+        data = file.read(size + 1) if size <= limit_bytes else b""
+        if len(data) > size:  # it grows, or is one of those in /proc, whose sizes are 0
+            data += file.read(max(0, limit_bytes + 1 - len(data)))
+    if (found := max(size, len(data))) > limit_bytes:
+        reason = f"expected at most {limit_bytes} bytes, found {found}"
+        raise FileError(errno.EFBIG, reason, str(path))
+    return data
 
 
 def own_file(path: Path, folder: Path) -> Path:

@@ -22,10 +22,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, BinaryIO, Final
 
-from corpus_tools.reading import parse_json
+from corpus_tools.reading import FileError, open_regular, parse_json
+from corpus_tools.reading import read_regular as read_bounded
 from corpus_tools.scratch import replaced_folder
 
 __all__ = [
@@ -53,25 +53,6 @@ _NO_SUCH_FILES: Final = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENO
 _BUFFER_BYTES: Final = 1 << 17
 _LOCK_STEP_S: Final = 0.02
 _NAME_LENGTH: Final = 48
-_KINDS: Final = MappingProxyType(
-    {stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
-)
-
-
-class FileError(OSError):
-    """A file that is not what was expected: no regular file, too long, or no JSON."""
-
-
-def open_regular(path: Path) -> io.BufferedReader:
-    """Open a regular file for reading; a FIFO that nobody writes to is refused like any other."""
-    flags = os.O_NONBLOCK | os.O_NOCTTY  # opening a FIFO waits for nobody
-    raw = io.FileIO(str(path), opener=lambda name, given: os.open(name, given | flags))
-    kind = stat.S_IFMT(os.fstat(raw.fileno()).st_mode)
-    if kind != stat.S_IFREG:
-        raw.close()
-        found = _KINDS.get(kind, "something else")
-        raise FileError(errno.EINVAL, f"expected a regular file, found {found}", str(path))
-    return io.BufferedReader(raw)
 
 
 def file_stamp(path: str) -> tuple[int, int] | None:
@@ -81,19 +62,6 @@ def file_stamp(path: str) -> tuple[int, int] | None:
     except (OSError, ValueError):
         return None
     return status.st_size, status.st_mtime_ns
-
-
-def read_bounded(path: Path, limit_bytes: int) -> bytes:
-    """Read a regular file; of one that is too long, nothing is read."""
-    with open_regular(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        data = file.read(size + 1) if size <= limit_bytes else b""
-        if len(data) > size:  # it grows, or is one of those in /proc, whose sizes are 0
-            data += file.read(max(0, limit_bytes + 1 - len(data)))
-    if (found := max(size, len(data))) > limit_bytes:
-        reason = f"expected at most {limit_bytes} bytes, found {found}"
-        raise FileError(errno.EFBIG, reason, str(path))
-    return data
 
 
 def read_json(path: Path, limit_bytes: int) -> Any:

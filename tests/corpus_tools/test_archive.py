@@ -182,7 +182,7 @@ def test_a_fifo_is_no_archive(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "p-1.tar.gz")
     with pytest.raises(SdistError) as caught:
         unpack_sdist(tmp_path / "p-1.tar.gz", _target(tmp_path))
-    problem = "expected a regular file, found something else"
+    problem = "expected a regular file, found a FIFO"
     assert str(caught.value) == f"p-1.tar.gz: expected a readable archive: {problem}"
 
 

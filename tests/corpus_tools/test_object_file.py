@@ -127,8 +127,8 @@ def test_unreadable_files(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo.o")
     rows = {
         huge: f"cannot be read: expected at most {LARGEST_BYTES} bytes, found {LARGEST_BYTES + 1}",
-        tmp_path / "fifo.o": "cannot be read: expected a regular file, found something else",
-        tmp_path: "cannot be read: expected a regular file, found something else",
+        tmp_path / "fifo.o": "cannot be read: expected a regular file, found a FIFO",
+        tmp_path: "cannot be read: Is a directory",
         tmp_path / "none.o": "cannot be read: No such file or directory",
     }
     for path, message in rows.items():

@@ -5,56 +5,20 @@ from __future__ import annotations
 import json
 import os
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from corpus_tools import reading
-from corpus_tools.reading import holds, open_regular, parse_json, read_regular, reason_of
+from corpus_tools.reading import holds, parse_json, read_regular
 
 
-def huge(path: Path) -> None:
-    with path.open("wb") as stream:
-        stream.truncate(1 << 33)
-
-
-def large(path: Path) -> None:
-    path.write_bytes(b"12345")
-
-
-NO_FILE = "expected a regular file, found something else"
-
-
-@pytest.mark.parametrize(
-    ("make", "reason"),
-    [
-        (os.mkfifo, NO_FILE),
-        (os.mkdir, NO_FILE),
-        (lambda path: path.symlink_to("/dev/zero"), NO_FILE),
-        (huge, "expected at most 4 bytes, found 8589934592"),
-        (large, "expected at most 4 bytes, found 5"),
-        (lambda _: None, "No such file or directory"),
-    ],
-    ids=["fifo", "folder", "device", "huge", "large", "nothing"],
-)
-def test_what_is_not_read(make: Callable[[Path], None], reason: str, tmp_path: Path) -> None:
+def test_what_a_file_holds(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    make(path)
-    with pytest.raises(OSError, match=reason) as caught:
-        read_regular(path, 4)
-    assert reason_of(caught.value) == reason
     assert not holds(path, b"")
-
-
-def test_what_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "file"
+    os.mkfifo(tmp_path / "fifo")
+    assert not holds(tmp_path / "fifo", b"")
     path.write_bytes(b"1234")
-    assert read_regular(path, 4) == b"1234"
-    status = Path("/proc/self/cmdline")
-    assert read_regular(status) == status.read_bytes() != b""
-    with open_regular(path) as stream:
-        assert stream.name == str(path)
     assert [holds(path, data) for data in (b"1234", b"1243", b"123", b"12345")] == [
         True,
         False,

@@ -53,7 +53,7 @@ def test_a_response_file_that_is_none(is_aquery: bool, tmp_path: Path) -> None:
     link = {"mnemonic": "CppLink", "arguments": ["ld", "@more"]}
     path.write_text(json.dumps({"actions": [link]}) if is_aquery else "a.o\n@more\n")
     (tmp_path / "more").write_text("@/")
-    expected = "response file /: cannot be read: expected a regular file, found something else"
+    expected = "response file /: cannot be read: Is a directory"
     with pytest.raises(BuildListError) as caught:
         (list_aquery if is_aquery else list_parameters)(path, tmp_path)
     assert str(caught.value) == f"{path}: {expected}"

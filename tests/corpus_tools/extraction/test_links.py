@@ -200,7 +200,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     os.mkfifo(file)
     with pytest.raises(BuildListError) as error:
         list_links(tmp_path)
-    reason = "cannot be read: expected a regular file, found something else"
+    reason = "cannot be read: expected a regular file, found a FIFO"
     assert str(error.value) == f"{file}: {reason}"
 
 

@@ -490,7 +490,7 @@ def test_pipes_are_not_waited_for(build: Build, tmp_path: Path) -> None:
         os.mkfifo(folder / name)
     report = extract_corpus(list_folder(folder), tmp_path / "corpus")
     assert report.modules == ("a.o",)
-    regular = "expected a regular file, found something else"
+    regular = "expected a regular file, found a FIFO"
     assert [each.reason for each in report.outcomes if each.reason] == [
         f"cannot be read: {regular}",
         f"archive cannot be read: {regular}",
