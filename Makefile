@@ -103,7 +103,7 @@ sample-corpus: $(DEV_READY)
 	$(BIN)/python scripts/sample_corpus.py
 
 recipes-table: $(DEV_READY)
-	$(BIN)/python -m corpus_tools.recipes_table docs/guides/recipes.md docs/environments/workloads.md
+	$(BIN)/python -m scripts.recipes_table docs/guides/recipes.md docs/environments/workloads.md
 
 clean:
 	rm -rf $(VENV) build dist

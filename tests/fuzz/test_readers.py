@@ -86,7 +86,6 @@ ELSEWHERE: Final = {
     "corpus_tools/guardian.py": "what the system says of processes, and numbers from its parent",
     "corpus_tools/make.py": _BYTES,
     "corpus_tools/reading.py": _READERS,
-    "corpus_tools/recipes_table.py": _SHIPPED,
     "mlgo_gym/base/_files.py": _READERS,
     "mlgo_gym/base/_tensor_spec.py": "specs in headers: 'log', 'trace' and 'dataset'",
     "mlgo_gym/cc/_c_compiler.py": _OWN,

@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from corpus_tools import available_recipes
-from corpus_tools import recipes_table as recipes_table_module
 from corpus_tools.recipes import load_recipe
-from corpus_tools.recipes_table import (
+from corpus_tools.workloads import load_workloads, shipped_workloads
+from scripts import recipes_table as recipes_table_module
+from scripts.recipes_table import (
     END,
     TABLES,
     recipes_table,
     with_tables,
     workloads_table,
 )
-from corpus_tools.workloads import load_workloads, shipped_workloads
 
-_DOCS = Path(__file__).parents[2] / "docs"
+_DOCS = Path(__file__).parents[1] / "docs"
 BEGIN, BEGIN_WORKLOADS = TABLES
 
 

@@ -1,6 +1,6 @@
 """Tables of recipes and of workloads in the documentation.
 
-``python -m corpus_tools.recipes_table PAGE...`` replaces, in Markdown pages, what stands between
+``python -m scripts.recipes_table PAGE...`` replaces, in Markdown pages, what stands between
 the lines that begin and end a table; `TABLES` has the first of each.
 """
 
@@ -23,7 +23,7 @@ _WORKLOADS = "| recipe | split | workload | what it does |\n|---|---|---|---|\n"
 
 
 def recipes_table() -> str:
-    """Return the table of the recipes that ship with this package, in Markdown."""
+    """Return the table of the recipes that ship, in Markdown."""
     recipes = [load_recipe(name) for name in available_recipes()]
     rows = "".join(map(_row, recipes))
     return f"{_HEAD}{rows}\n{_summary(recipes)}\n"
