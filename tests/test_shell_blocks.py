@@ -225,7 +225,6 @@ NEEDS = {
     "docs/guides/extraction.md": ("cmake", "make"),
     "docs/environments/inlining-for-size.md": ("llvm-ir2vec-22",),
     "README.md": ("cmake", "make"),
-    "docs/start/smaller-program.md": ("cmake", "make"),
     "docs/tutorials/cmake-project.md": ("cmake", "make"),
     "docs/tutorials/corpus-of-your-build.md": ("cmake", "make"),
     "docs/tutorials/run-time.md": ("valgrind",),
