@@ -7,6 +7,7 @@ from ._verification import verify_corpus as verify_corpus
 from ._building import Builders as Builders
 from ._facts import ModuleFacts as ModuleFacts
 from ._facts import describe_module as describe_module
+from ._functions import file_name as file_name
 from ._functions import split_functions as split_functions
 from ._split import Group as Group
 from ._split import Split as Split

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -26,6 +25,7 @@ from corpus_tools.staging import INFO_NAME, WORKLOAD_FILES, WORKLOADS, digests_o
 from corpus_tools.workloads import DESCRIPTION, Workload, load_workloads
 from mlgo_gym.base import WorkloadError, read_bounded, read_json
 from mlgo_gym.corpus import Corpus, Module
+from mlgo_gym.curation import file_name
 from mlgo_gym.lab.boxes._area import MOST_FUNCTIONS
 from mlgo_gym.lab.boxes._texts import ENTRY, boxable, candidate, marked, opened, without
 from mlgo_gym.lab.programs import Programs, wrong
@@ -38,8 +38,6 @@ _LARGEST_BYTES: Final = 1 << 26
 _LARGEST_PROGRAM: Final = 1 << 30
 _LIBRARY: Final = ("memcpy", "memmove", "memset", "memcmp", "bcmp", "strlen")
 """Functions that LLVM may call where the source does not."""
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.$-]|^\\.")
-_LONGEST_NAME, _DIGITS = 180, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,14 +207,6 @@ def _command(module: Module, opt_level: str | None) -> tuple[str, ...]:
     if opt_level is None:
         return module.command or ()
     return (*(module.command or ("-cc1",)), f"-{opt_level}")
-
-
-def file_name(function: str) -> str:
-    """A function's name as a module's: safe as a file's name, and short enough."""
-    safe = _UNSAFE.sub(lambda match: f"%{ord(match[0]):02X}", function)
-    if len(safe) <= _LONGEST_NAME:
-        return safe
-    return f"{safe[:_LONGEST_NAME]}.{hashlib.sha256(function.encode()).hexdigest()[:_DIGITS]}"
 
 
 def _table(workload: Workload) -> str:

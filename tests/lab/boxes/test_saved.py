@@ -54,6 +54,18 @@ def test_a_folder_is_replaced_and_holds_its_own_files_alone(
         program.save(made, WANTED)
 
 
+def test_a_function_whose_name_begins_with_a_dot_has_no_hidden_file(
+    boxed: MakeBoxed, tmp_path: Path
+) -> None:
+    dotted = 'int foo(int) __asm__(".dotted");'
+    boxed(f"{dotted} {NESTED}", f"{dotted} {CALLS_FOO}").save(tmp_path / "boxes", [(".dotted", 2)])
+    assert Corpus.load(tmp_path / "boxes").names == ("%2Edotted",)
+    with BoxedProgram.load(tmp_path / "boxes") as program:
+        (box,) = program.recorded()
+        image = program.image(box.function, program.compiled(box.function))
+        assert box.trial(image).difference == ""
+
+
 def changed(name: str, value: Any, folder: Path) -> None:
     path = folder / "workloads" / "boxes.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
