@@ -163,6 +163,32 @@ def test_one_source_for_objects_that_a_project_file_tells_apart(
     assert cached.hits() == len(names)
 
 
+@pytest.mark.parametrize("setting", ["namespace=x", "base_dir=/f"])
+def test_settings_in_front_of_the_compiler(driver: Driver, tmp_path: Path, setting: str) -> None:
+    """Newer versions of ccache take them; a shell by ccache's name has such a command line.
+
+    The fingerprint tells objects apart, whatever stands before the compiler.
+    """
+    (tmp_path / "f.cpp").write_text(INLINE)
+    (tmp_path / "project.txt").write_text(PARTED.lstrip())
+    ccache = shutil.copy(require("sh", "dash"), tmp_path / "ccache")
+    ask = tmp_path / setting
+    ask.parent.mkdir(exist_ok=True)
+    ask.write_text('"$1" --mlgo-fingerprint\nexit $?\n')
+    environment = {**driver.environment, "MLGO_PROJECT": "project.txt"}
+    found = []
+    for name in ("static", "shared"):
+        (tmp_path / name).mkdir()
+        command = driver.command("-Oz", "-c", "f.cpp", "-o", f"{name}/f.o", cxx=True)
+        done = subprocess.run(
+            [ccache, setting, *command],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, "")
+        found.append(done.stdout)
+    assert found[0] != found[1]
+
+
 def test_untold_ccache_gets_no_objects_of_a_project_file(cached: Cached) -> None:
     (cached.work / "f.cpp").write_text(INLINE)
     (cached.work / "project.txt").write_text(PARTED.lstrip())

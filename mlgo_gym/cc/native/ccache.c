@@ -74,11 +74,14 @@ static char *words_of(pid_t process, size_t *size) {
   return words;
 }
 
+/* KEY=VALUE, whose value may be a path; the path of a compiler may have a = in it, too. */
+static bool is_setting(const char *word) { return word[strcspn(word, "/=")] == '='; }
+
 /* `ccache KEY=VALUE CLANG ...`, or ccache under a compiler's name: the words behind the compiler. */
 static size_t skip_compiler(char *const *words, size_t count) {
   size_t index = 0;
   if (count && !strncmp(base_of(words[0]), "ccache", strlen("ccache")))
-    for (++index; index < count && strchr(base_of(words[index]), '='); ++index)
+    for (++index; index < count && is_setting(words[index]); ++index)
       continue;
   return index + 1;
 }
