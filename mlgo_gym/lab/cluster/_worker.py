@@ -22,8 +22,15 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+import corpus_tools
 import mlgo_gym
-from mlgo_gym.base import EnvironmentSetupError, InternalError, ModuleError, read_bounded
+from mlgo_gym.base import (
+    SHIPPED,
+    EnvironmentSetupError,
+    InternalError,
+    ModuleError,
+    read_bounded,
+)
 from mlgo_gym.corpus import Module, ModuleFile
 from mlgo_gym.lab.cluster._columns import Column, column, values_of
 from mlgo_gym.lab.cluster._tally import BatchReport
@@ -33,7 +40,7 @@ FREE_BYTES: Final = 1 << 28
 """How much a node's temporary folder must have room for: the files of a model, at their largest."""
 
 _DIGITS: Final = 12
-_MOST_CODE_BYTES: Final = 1 << 24
+_MOST_FILE_BYTES: Final = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +72,25 @@ def versions() -> dict[str, str]:
     return {
         "Python": platform.python_version(),
         "Ray": metadata.version("ray"),
-        "mlgo_gym": f"{metadata.version('mlgo-gym')} {_source_digest()}",
+        "mlgo_gym": f"{metadata.version('mlgo-gym')} {_installed_digest()}",
         "llvmlite": metadata.version("llvmlite"),
         "machine": f"{sys.platform} {platform.machine()}",
     }
 
 
 @cache
-def _source_digest() -> str:
-    """The hash of this project's code, which its version does not tell apart."""
-    folder = Path(mlgo_gym.__file__).parent
+def _installed_digest() -> str:
+    """The hash of this project's code and data, which its version does not tell apart.
+
+    Without the models that ship: those that work needs are sent along.
+    """
     found = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
-        code = read_bounded(path, _MOST_CODE_BYTES)
-        found.update(str(path.relative_to(folder)).encode() + code)
+    for package in (corpus_tools, mlgo_gym):
+        folder = Path(str(package.__file__)).parent
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and path.suffix != ".pyc" and not path.is_relative_to(SHIPPED):
+                data = read_bounded(path, _MOST_FILE_BYTES)
+                found.update(f"{path.relative_to(folder.parent)} {len(data)} ".encode() + data)
     return found.hexdigest()[:_DIGITS]
 
 
