@@ -76,6 +76,18 @@ class ModelCard:
                 f"{', '.join(map(repr, missing))}",
             )
 
+    def check_llvm(self, version: str, source: str) -> None:
+        """See that the model is of an LLVM whose features mean the same: of one major version.
+
+        Raises:
+            ModelError: naming both.
+        """
+        major = version.partition(".")[0]
+        if self.llvm_version.partition(".")[0] != major:
+            raise ModelError(
+                source, f"expected a model of LLVM {major}, found one of {self.llvm_version}"
+            )
+
 
 def read_card(model: Path, inputs: Sequence[TensorSpec] = ()) -> ModelCard | None:
     """The card of a model directory, if it has one.

@@ -135,11 +135,8 @@ def _network(model: Path) -> InliningNetwork:
         raise ModelError(
             str(model), "expected a model directory with its network, found a frozen model"
         )
-    card = read_card(model)
-    if card and card.llvm_version != (version := llvm_version()):
-        raise ModelError(
-            str(model), f"expected a model of LLVM {version}, found one of {card.llvm_version}"
-        )
+    if card := read_card(model):
+        card.check_llvm(llvm_version(), str(model))
     try:
         network = load_network(model)
     except OptionsError as error:  # of a rule, or of PyTorch's

@@ -30,7 +30,6 @@ from typing import Any, Final
 from corpus_tools.reading import Shape, reason_of, shaped
 from mlgo_gym.base import (
     MlgoGymError,
-    ModelError,
     OptionsError,
     TrainingError,
     read_json,
@@ -361,11 +360,8 @@ def _named(models: Sequence[Path]) -> dict[str, Path]:
 
 def _check_model(model: Path, problem: InliningForSize) -> None:
     """See that a model can be started from, before modules are compiled."""
-    card = read_card(model)
-    if card and card.llvm_version.partition(".")[0] != llvm_version().partition(".")[0]:
-        raise ModelError(
-            str(model), f"expected one for LLVM {llvm_version()}, found {card.llvm_version}"
-        )
+    if card := read_card(model):
+        card.check_llvm(llvm_version(), str(model))
     check_files(model, problem)
     imported("start").load_start(str(model), problem)
 

@@ -19,8 +19,14 @@ from mlgo_gym.datasets._record import header_of
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import DatasetError, ModelError, OptionsError, TrainingError
 from mlgo_gym.lab.tuning._rule import LEAST_LINES, features_of, splits_of
-from mlgo_gym.lab.tuning._rule_distillation import Distilled, RuleConfig, _checked, distill
-from mlgo_gym.llvm._compiler import llvm_version
+from mlgo_gym.lab.tuning._rule_distillation import (
+    Distilled,
+    RuleConfig,
+    _checked,
+    _network,
+    distill,
+)
+from mlgo_gym.llvm import LLVM_MAJOR
 from mlgo_gym.model._card import find_model, read_card
 from mlgo_gym.model._freeze import freeze
 from mlgo_gym.problems._inlining_for_size import InliningForSize
@@ -139,12 +145,18 @@ def copied(folder: Path, **changed: Any) -> Path:
     return folder
 
 
+def test_a_model_of_another_minor_version_can_be_distilled(tmp_path: Path) -> None:
+    """As `tune` can start from it: what LLVM asks is the same."""
+    model = copied(tmp_path / "minor", llvm_version=f"{LLVM_MAJOR}.99.0")
+    assert _network(model).features() == _network(SHIPPED).features()
+
+
 @pytest.mark.e2e
 def test_models_that_cannot_be_distilled(sample: Corpus, tmp_path: Path) -> None:
     data = data_of(sample, "scene.cpp")
     freeze(SHIPPED, tmp_path / "frozen", name="model")
     frozen = "expected a model directory with its network, found a frozen model"
-    foreign = f"expected a model of LLVM {llvm_version()}, found one of 20.1.8"
+    foreign = f"expected a model of LLVM {LLVM_MAJOR}, found one of 20.1.8"
     bare = copied(tmp_path / "bare")
     (bare / "network.json").unlink()
     rule = copied(tmp_path / "other rule")
