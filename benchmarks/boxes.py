@@ -55,9 +55,7 @@ def look_at(corpus: Corpus, workload: str, most: int) -> None:
                     if said := box.trial(image).difference:
                         differ.append(f"{box.function}, {policy}: {said}")
             except MlgoGymError as error:
-                refused[
-                    re.sub(r".* found that it |'[^']*'|.*: (?=expected no)", "", str(error))
-                ] += 1
+                refused[REASON.sub("", str(error))] += 1
         count, boxed = len(boxes), len(boxes) - refused.total()
         print(
             f"{program.workload.name}: {len(program.functions):,} functions, {count:,} executed, "
