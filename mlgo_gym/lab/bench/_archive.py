@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 import lzma
+import os
 import re
 import shutil
 import tarfile
@@ -150,15 +151,13 @@ def unpack(path: Path, output: Path, suite: Suite | None = None, called: str = "
     where = called or str(path)
     with staged_folder(output) as staged:
         try:
-            if path.is_file() and (size := path.stat().st_size) > MAX_BYTES:
-                raise BenchmarkError(
-                    f"{where}: expected at most {MAX_BYTES:,} bytes, found {size:,}"
-                )
-            with (
-                open_regular(path) as file,
-                lzma.open(file, format=lzma.FORMAT_XZ) as packed,
-            ):
-                _extract(packed, staged, where)
+            with open_regular(path) as file:
+                if (size := os.fstat(file.fileno()).st_size) > MAX_BYTES:
+                    raise BenchmarkError(
+                        f"{where}: expected at most {MAX_BYTES:,} bytes, found {size:,}"
+                    )
+                with lzma.open(file, format=lzma.FORMAT_XZ) as packed:
+                    _extract(packed, staged, where)
         except (tarfile.TarError, lzma.LZMAError, EOFError, UnicodeDecodeError) as error:
             raise BenchmarkError(f"{where}: expected a suite's archive, found: {error}") from error
         except OSError as error:
