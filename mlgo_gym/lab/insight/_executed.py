@@ -6,23 +6,28 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from functools import partial
 
-from mlgo_gym.corpus import Packages, PackagesLike
+from mlgo_gym.corpus import Corpus
 from mlgo_gym.evaluation import Setting
 from mlgo_gym.lab.insight._decisions import ExecutedProgram
-from mlgo_gym.lab.programs import Programs, corpora_with_workloads, executed_code
+from mlgo_gym.lab.programs import Programs, executed_code
 from mlgo_gym.problems import PolicyLike
 
 
 def executed_programs(
-    corpora: PackagesLike, policies: Mapping[str, PolicyLike], setting: Setting
+    corpora: Mapping[str, Corpus], policies: Mapping[str, PolicyLike], setting: Setting
 ) -> Iterator[tuple[tuple[str, str], list[ExecutedProgram]]]:
     """Run the programs of each package under each policy: both their names, and what is executed.
 
+    Args:
+        corpora: packages that have workloads.
+        policies: by name.
+        setting: how modules are compiled.
+
     Raises:
-        WorkloadError: no package has workloads, or a program does something else than it must.
+        WorkloadError: a program does something else than it must.
         EnvironmentSetupError: valgrind is missing.
     """
-    for package, corpus in corpora_with_workloads(Packages.of(corpora).named).items():
+    for package, corpus in corpora.items():
         made_of = partial(Programs, corpus, opt_level=setting.opt_level, jobs=setting.jobs)
         with closing(made_of(timeout_s=setting.timeout_s)) as programs:
             for name, policy in policies.items():

@@ -205,7 +205,7 @@ def test_how_often_the_code_of_decisions_is_executed(compiler: Compiler, sample:
     require("clang-22", "clang-22")
     require("valgrind", "valgrind")
     setting = Setting(PROBLEM)
-    ((names, executed),) = executed_programs(sample, {"LLVM": default}, setting)
+    ((names, executed),) = executed_programs({"": sample}, {"LLVM": default}, setting)
     assert names == ("", "LLVM")
     found = with_executed(placed(compiler, sample["json_read.c"]), executed)
     both = {"put_char", "put_span"}  # json_write.c has static functions of these names, too

@@ -47,13 +47,15 @@ class Explained:
         """Compile modules; programs are of all modules of their packages."""
         from mlgo_gym.lab.insight._decisions import placed_decisions
         from mlgo_gym.lab.insight._executed import executed_programs
+        from mlgo_gym.lab.programs import corpora_with_workloads
 
         executed: dict[tuple[str, str], Sequence[ExecutedProgram]] = {}
         if self._options.with_programs:
             chosen = {key.package for key in packages}
             run = whole.only(key for key in whole if key.package in chosen)
-            runs = executed_programs(run, self._policies, self._setting)
-            executed |= self._output.track(runs, "running", 2 * len(run.named))
+            corpora = corpora_with_workloads(run.named)
+            runs = executed_programs(corpora, self._policies, self._setting)
+            executed |= self._output.track(runs, "running", len(self._policies) * len(corpora))
         made = placed_decisions(packages, self._policies, self._setting, executed)
         for done in self._output.track(made, "compiling", len(packages)):
             self._add(done)
