@@ -7,7 +7,6 @@ from ._wrappers import ActionMaskObservation as ActionMaskObservation
 from ._wrappers import DefaultAdviceObservation as DefaultAdviceObservation
 from ._wrappers import FloatVectorObservation as FloatVectorObservation
 from ._wrappers import LogScaleAction as LogScaleAction
-from ._wrappers import NestedInfo as NestedInfo
 from ._wrappers import SignedLogObservation as SignedLogObservation
 
 # isort: split

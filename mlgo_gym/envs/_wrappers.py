@@ -12,11 +12,8 @@ from gymnasium import spaces
 
 from mlgo_gym.base import UsageError
 from mlgo_gym.envs._observation_space import ObservationDict, boxes_of, dict_space
-from mlgo_gym.llvm import Site
 from mlgo_gym.problems import DEFAULT_ADVICE
 
-_BASELINE: Final = "baseline_"
-_COUNT: Final = "count_"
 _MASK: Final = "action_mask"
 
 Vector = np.ndarray[Any, np.dtype[np.float32]]
@@ -207,79 +204,6 @@ class LogScaleAction(
         share = (np.clip(np.asarray(action, np.float64), -1, 1) + 1) / 2
         exponent = share * np.log1p(self._high)
         return np.minimum(np.expm1(exponent), self._high).astype(self._type)
-
-
-class NestedInfo(
-    gymnasium.Wrapper[ObservationDict, Any, ObservationDict, Any],
-    gymnasium.utils.RecordConstructorArgs,
-):
-    """The nested info of earlier versions. Deprecated: the version after 0.1 will not have it.
-
-    Keys are there only when they mean something: ``default_advice``, ``context``, ``site`` and
-    ``besides`` while a decision is pending, the score, hashes and ``counts`` at the end, ``error``
-    of a truncated episode. ``settings`` and ``skipped`` are nested, and ``illegal_action`` is the
-    action that the last answer stands for.
-
-    >>> import gymnasium, mlgo_gym
-    >>> env = NestedInfo(gymnasium.make("mlgo_gym/InliningForSize-v0"))
-    >>> _, info = env.reset(options={"module": "digest.c"})
-    >>> "object_sha256" in info, info["settings"]["opt_level"]
-    (False, 'Oz')
-    >>> env.close()
-    """
-
-    def __init__(self, env: gymnasium.Env[ObservationDict, Any]) -> None:
-        gymnasium.utils.RecordConstructorArgs.__init__(self)
-        gymnasium.Wrapper.__init__(self, env)
-        self._illegal_actions = 0
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[ObservationDict, dict[str, Any]]:
-        """Reset the environment."""
-        observation, info = self.env.reset(seed=seed, options=options)
-        self._illegal_actions = 0
-        nested = self._nested(info, is_first=True, has_ended=False)
-        return observation, nested | {"skipped": self.get_wrapper_attr("skipped")}
-
-    def step(self, action: Any) -> tuple[ObservationDict, Any, bool, bool, dict[str, Any]]:
-        """Step the environment."""
-        observation, reward, terminated, truncated, info = self.env.step(action)
-        nested = self._nested(info, is_first=False, has_ended=terminated)
-        if info["illegal_actions"] > self._illegal_actions:
-            nested["illegal_action"] = np.asarray(action).item()
-        self._illegal_actions = info["illegal_actions"]
-        if truncated:
-            nested["error"] = info["error"]
-        return observation, reward, terminated, truncated, nested
-
-    def _nested(
-        self, info: Mapping[str, Any], *, is_first: bool, has_ended: bool
-    ) -> dict[str, Any]:
-        names = ["module", "function", "decision", "illegal_actions", "action_mask"]
-        measured = [name for name in info if name.startswith(_BASELINE)]
-        if is_first or has_ended:
-            names += measured
-        if has_ended:
-            names += [name.removeprefix(_BASELINE) for name in measured]
-            names += ["object_sha256", "machine_code_sha256"]
-        elif not info["error"]:
-            names += ["context", "default_advice"]
-        values = {
-            name: each.item() if isinstance(each, np.generic) else each
-            for name, each in info.items()
-        }
-        nested = {name: values[name] for name in names if name in values}
-        counts = [name for name in values if name.startswith(_COUNT)]
-        if has_ended and counts:
-            nested["counts"] = {name.removeprefix(_COUNT): values[name] for name in counts}
-        if is_first or has_ended:
-            nested["settings"] = self.get_wrapper_attr("settings")
-        if besides := self.get_wrapper_attr("besides"):
-            nested["besides"] = besides
-        if info.get("site"):
-            nested["site"] = Site.from_json(info["site"]).record()
-        return nested
 
 
 def signed_log(value: np.ndarray[Any, Any]) -> Vector:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import textwrap
@@ -18,7 +17,6 @@ from mlgo_gym.envs._allocation_env import AllocationEnv
 from mlgo_gym.envs._compilation_env import CompilationEnv
 from mlgo_gym.envs._decision_env import DecisionEnv
 from mlgo_gym.envs._making import make_env
-from mlgo_gym.envs._wrappers import NestedInfo
 from mlgo_gym.errors import CompilationError, OptionsError, UsageError
 from mlgo_gym.llvm._waiting import Steps
 from mlgo_gym.problems._inlining_for_size import InliningForSize
@@ -88,33 +86,6 @@ def test_the_info_has_one_structure(sample: Corpus, name: str, limit: int | None
         assert np.shape(info.get("action_mask", 0)) == np.shape(infos[0].get("action_mask", 0))
     assert [bool(info["error"]) for info in infos[:-1]] == [False] * (len(infos) - 1)
     assert bool(infos[-1]["error"]) == (limit is not None)
-    env.close()
-
-
-@pytest.mark.parametrize("name", KEYS)
-def test_the_former_info(sample: Corpus, name: str) -> None:
-    corpus = Corpus(sample.folder, ("expr_vm.c",))
-    env = NestedInfo(gymnasium.make(f"mlgo_gym/{name}-v0", corpus=corpus))
-    _, first = env.reset(options={"module": "expr_vm.c"})
-    assert first["settings"]["problem"] == name
-    assert first["skipped"] == {}
-    assert not {"error", "score", "text_size_bytes", "illegal_action"} & set(first)
-    assert "context" in first
-    *_, has_ended, _, info = env.step(-5)
-    assert info["illegal_action"] == -5
-    while not has_ended:
-        *_, has_ended, _, info = env.step(env.action_space.sample())
-    measured = "score" if "function" in KEYS[name] else "text_size_bytes"
-    assert {measured, f"baseline_{measured}", "settings"} <= set(info)
-    assert not {"error", "context", "default_advice"} & set(info)
-    assert ("counts" in info) == ("function" in KEYS[name])
-    assert not {each for each in info if each.startswith("count_")}
-    json.dumps({name: each for name, each in info.items() if name != "action_mask"})
-    env.close()
-    env = NestedInfo(gymnasium.make(f"mlgo_gym/{name}-v0", corpus=corpus, decision_limit=1))
-    env.reset(options={"module": "expr_vm.c"})
-    *_, truncated, info = env.step(env.action_space.sample())
-    assert truncated == ("error" in info)
     env.close()
 
 
