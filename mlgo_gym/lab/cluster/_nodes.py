@@ -82,7 +82,7 @@ def _question() -> Callable[[Sequence[tuple[Any, ...]]], dict[str, Any] | str]:
     """Return the function that nodes are asked to run.
 
     It is a function within one, which Ray sends with its code: so that a node answers, too, that
-    has this package not at all, or an older one.
+    does not have this package.
     """
 
     def ask(files: Sequence[tuple[Any, ...]]) -> dict[str, Any] | str:
@@ -92,10 +92,6 @@ def _question() -> Callable[[Sequence[tuple[Any, ...]]], dict[str, Any] | str]:
             worker = importlib.import_module("mlgo_gym.lab.cluster._worker")
         except ImportError as error:
             return str(error)
-        if not hasattr(worker, "answers"):
-            import socket  # noqa: PLC0415
-
-            return {"node": socket.gethostname(), "runs": worker.versions(), "failure": ""}
         found: dict[str, Any] = worker.answers(files)
         return found
 
@@ -118,7 +114,7 @@ def _report(
     if isinstance(said, str):
         return NodeReport(address, MISSING, f"mlgo_gym: {said}", {}, cpus)
     failure, runs = said.pop("failure"), said["runs"]
-    lack = lack_of_space(said["temporary_folder"], said["free_bytes"]) if len(said) > 2 else ""
+    lack = lack_of_space(said["temporary_folder"], said["free_bytes"])
     differences = [
         f"{name}: expected {expected.get(name, 'none')}, as here, found {value}"
         for name, value in runs.items()
