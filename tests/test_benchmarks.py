@@ -85,10 +85,6 @@ TINY = {
         ("benchmarks.bench_runs build/corpora/lupa-Oz",),
         ("# modules, # decisions: under inlining-for-size # x the time that LLVM takes alone",),
     ),
-    "box_worth": Tiny(
-        ("benchmarks.box_worth mutants --count 3",),
-        ("json: # changes of # change its output; boxes show # of them (#%)",),
-    ),
     "boxes": Tiny(
         ("benchmarks.boxes --functions 1", "benchmarks.boxes --clean", "benchmarks.boxes --mib 2"),
         (

@@ -15,9 +15,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from corpus_tools.sandbox import call_name
 from mlgo_gym.base import WorkloadError
 from mlgo_gym.lab.boxes._area import AREA, BYTES, DATA, DONE, GADGET, LOOPS
@@ -37,8 +34,6 @@ from mlgo_gym.lab.boxes._tracing import PAGE, Registers, Stop, Tracee
 
 MOST_STEPS: Final = 50_000
 """More instructions than these are not counted: each takes some microseconds."""
-_ARGUMENTS: Final = ("rdi", "rsi", "rdx", "rcx")
-_LOOKED_AT: Final = 5_000
 """How many instructions of calls are looked at that are compared with each other."""
 _PRCTL, _SET_TSC, _ENABLED, _FAULTS = 157, 26, 1, 2
 _READS_CLOCK: Final = (b"\x0f\x31", b"\x0f\x01\xf9")
@@ -175,7 +170,7 @@ class Box:
         other = difference(expected, effects, before=self._process.read, name=self._name, left=left)
         instructions, nanoseconds, calls = None, None, 0
         if not effects.ending:
-            instructions = self._counted(image, MOST_STEPS) if counted else None
+            instructions = self._counted(image) if counted else None
             if timed:
                 nanoseconds, calls = self._timed(image, sorted(effects.memory))
         return Trial(effects, other, instructions, nanoseconds, calls)
@@ -199,21 +194,6 @@ class Box:
             if "w" in each.rights:
                 found.update(self._process.read(each.start, each.end - each.start))
         return found.hexdigest()
-
-    def features(self) -> NDArray[np.float64]:
-        """Features of the call, in powers of two: instructions, pages and arguments.
-
-        Raises:
-            WorkloadError: the call cannot be repeated.
-        """
-        return self._alone.submit(self._features).result()
-
-    def _features(self) -> NDArray[np.float64]:
-        pages = len(self._original.memory)
-        counted = self._counted(None, _LOOKED_AT) or _LOOKED_AT
-        arguments = (getattr(self._registers, name) for name in _ARGUMENTS)
-        features: NDArray[np.float64] = np.log2(1 + np.array((counted, pages, *arguments), float))
-        return features
 
     @contextmanager
     def _fork(self, image: Image | None) -> Iterator[tuple[Tracee, int]]:
@@ -284,12 +264,12 @@ class Box:
             found = f"ends by {signal.Signals(stop.signal).name} at {self._name(rip)}"
         return found or f"stops, for a reason that is not known: {stop}"
 
-    def _counted(self, image: Image | None, most: int) -> int | None:
+    def _counted(self, image: Image | None) -> int | None:
         """The instructions of the call; ``None`` if there are more."""
         entries = {*self._frame.entries, self._registers.rip}
         with self._fork(image) as (process, entry):
             self._started(process, entry)
-            return process.count_steps(DONE, skipped=entries, most=most)
+            return process.count_steps(DONE, skipped=entries, most=MOST_STEPS)
 
     def _timed(self, image: Image | None, pages: list[int]) -> tuple[float | None, int]:
         """Nanoseconds of a call without those of the timer, and the number of calls."""

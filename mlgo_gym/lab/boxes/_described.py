@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 from corpus_tools.errors import CorpusToolsError
@@ -27,7 +26,7 @@ from mlgo_gym.base import WorkloadError, read_bounded, read_json
 from mlgo_gym.corpus import Corpus, Module
 from mlgo_gym.curation import file_name
 from mlgo_gym.lab.boxes._area import MOST_FUNCTIONS
-from mlgo_gym.lab.boxes._texts import ENTRY, boxable, candidate, marked, opened, without
+from mlgo_gym.lab.boxes._texts import boxable, candidate, marked, opened
 from mlgo_gym.lab.programs import Programs, wrong
 from mlgo_gym.llvm import OPTIMIZE, Compiler, ModuleText, Task, embedded_version, options_of
 
@@ -112,23 +111,15 @@ class Prepared:
             raise wrong(self.workload, f"expected modules without assembly, {found}")
         return ModuleText.read(text)
 
-    def linked(self, instead: Mapping[str, bytes] = MappingProxyType({})) -> Path:
-        """The program, which goes with the stack.
-
-        Args:
-            instead: objects of functions that are taken from there.
-        """
+    def linked(self) -> Path:
+        """The program, which goes with the stack."""
         objects, flags = [], [f"-Wl,-u,{name}" for name in _LIBRARY]
         for name, text in self.texts.items():
             own = {written for module, written in self.places.values() if module == name}
-            gone = {self.places[function][1] for function in instead} & own
-            made = self._module(name, str(marked(without(text, gone), own)))
+            made = self._module(name, str(marked(text, own)))
             options = options_of(self._corpus[name], self._opt_level)
             result = self._compiler.compile_module(made, options, keep_object=True)
             objects.append(self._written(result.object_bytes or b""))
-        for function, data in instead.items():
-            objects.append(self._written(data))
-            flags.append(f"-Wl,--defsym={function}{ENTRY}={function}")
         program = self._programs.linked_objects(self.workload, objects, flags)
         return self._stack.enter_context(program)
 

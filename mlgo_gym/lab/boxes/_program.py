@@ -13,9 +13,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from corpus_tools.clang import find_clang
 from corpus_tools.printable import listed
 from mlgo_gym.base import WorkloadError
@@ -29,7 +26,6 @@ from mlgo_gym.lab.boxes._texts import LOCAL, NOP_BYTES
 from mlgo_gym.lab.boxes._timer import NAME, timer_text
 from mlgo_gym.lab.boxes._tracing import Tracee
 from mlgo_gym.lab.programs import (
-    ProgramRun,
     check_end,
     check_machine,
     compare_output,
@@ -50,8 +46,6 @@ _ENDBR: Final = b"\xf3\x0f\x1e\xfa"
 _NOPS: Final = (b"\x0f\x1f\x44\x00", b"\x90" * NOP_BYTES)
 """Bytes that it begins with; LLVM puts any number behind the first."""
 _SHOWN: Final = 5
-_LOOKED_AT, _CHOSEN = 16, 4
-"""How many calls of a function are looked at, and how many of them are taken."""
 
 
 class BoxedProgram(AbstractContextManager["BoxedProgram"]):
@@ -232,32 +226,6 @@ class BoxedProgram(AbstractContextManager["BoxedProgram"]):
         self._check(function)
         return self._described.module_of(function)
 
-    def representative(self, function: str, count: int) -> list[int]:
-        """A few calls of a function that differ most in what they execute and change.
-
-        Of calls at equal distances, the one in the middle comes first, then always the one that is
-        least like those before it.
-
-        Args:
-            function: its name.
-            count: how often it is called.
-
-        Raises:
-            WorkloadError: none of them can be repeated.
-        """
-        calls = sorted({1 + (count - 1) * each // (_LOOKED_AT - 1) for each in range(_LOOKED_AT)})
-        found: dict[int, NDArray[np.float64]] = {}
-        reason: WorkloadError | None = None
-        for box in self.boxes([(function, call) for call in calls]):
-            try:
-                found[box.call] = box.features()
-            except WorkloadError as error:
-                reason = error
-            box.close()
-        if reason and not found:
-            raise reason
-        return _spread(found)
-
     def compiled(
         self,
         function: str,
@@ -293,25 +261,6 @@ class BoxedProgram(AbstractContextManager["BoxedProgram"]):
         """
         self._check(function)
         return self._linked(made, function, CANDIDATE)
-
-    def run_with(self, function: str, image: Image) -> ProgramRun:
-        """Run the whole program, with another code of a function from its first instruction on.
-
-        Args:
-            function: its name.
-            image: the candidate.
-
-        Raises:
-            WorkloadError: it does not end in time.
-        """
-        self._check(function)
-        return self._alone.submit(self._run_with, self._entries[function], image).result()
-
-    def _run_with(self, entry: int, image: Image) -> ProgramRun:
-        with self._run() as run:
-            image.load(run.process.write, entry)
-            stop = run.go_on()
-            return run.result(-stop.signal if stop.status is None else stop.status)
 
     def _linked(self, made: bytes, function: str, address: int) -> Image:
         clang, symbols = self._clang, self._symbols
@@ -422,18 +371,3 @@ class BoxedProgram(AbstractContextManager["BoxedProgram"]):
         for each in self._boxes:
             self._alone.submit(each.end).result()
         self._boxes.clear()
-
-
-def _spread(found: Mapping[int, NDArray[np.float64]]) -> list[int]:
-    """Calls whose features are far from each other, in the program's order."""
-    calls = list(found)
-    rows = np.array([found[each] for each in calls])
-    spread = rows.max(axis=0) - rows.min(axis=0)
-    rows /= np.where(spread > 0, spread, 1)
-    chosen = [len(calls) // 2]
-    while len(chosen) < _CHOSEN:
-        gaps = np.linalg.norm(rows[:, None] - rows[chosen], axis=2).min(axis=1)
-        if not gaps.max():
-            break
-        chosen.append(int(gaps.argmax()))
-    return sorted(calls[each] for each in chosen)

@@ -16,7 +16,6 @@ from mlgo_gym.llvm import (
     NAME_PATTERN,
     Function,
     ModuleText,
-    declaration,
     exported,
     function_texts,
     linkage_of,
@@ -113,13 +112,6 @@ def marked(module: ModuleText, names: Collection[str]) -> ModuleText:
             for name, each in module.functions.items()
         },
     )
-
-
-def without(module: ModuleText, names: Collection[str]) -> ModuleText:
-    """The module in which functions are declared, and defined elsewhere."""
-    gone = {name: declaration(module.functions[name]) for name in names}
-    left = {name: each for name, each in module.functions.items() if name not in gone}
-    return replace(module, functions=left, declarations=module.declarations | gone)
 
 
 def _marked(header: str) -> str:

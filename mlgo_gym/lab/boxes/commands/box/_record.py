@@ -18,7 +18,7 @@ DESCRIPTION = (
     "box, train on it, evaluate on it."
 )
 EXAMPLE = "mlgo-gym box record --workload json --output boxes"
-_MEDIAN, _REPRESENTATIVE = "median", "representative"
+_MEDIAN = "median"
 
 
 def add_options(add: shared.Options) -> None:
@@ -26,20 +26,18 @@ def add_options(add: shared.Options) -> None:
     add("--workload", "NAME", "the workload's name; give one corpus", required=True)
     what = "a function, as 'box calls' prints it or by its source name; repeat (default: all that "
     add("--function", "NAME", what + "are called and can be boxed)", many=True)
-    what = "a call: its number from 1; median, the middle one; or representative, the 4 of 16 "
-    what += "calls that differ most; repeat for more (default: median)"
+    what = "a call: its number from 1, or median, the middle one; repeat for more (default: median)"
     add("--call", "WHICH", what, many=True, type=_call)
     add.opt_level()
     add.output("folder for the boxes", replaces=True)
 
 
 def _call(text: str) -> int | str:
-    if text in {_MEDIAN, _REPRESENTATIVE}:
+    if text == _MEDIAN:
         return text
     if text.isdecimal() and int(text) > 0:
         return int(text)
-    expected = f"expected a number from 1, {_MEDIAN} or {_REPRESENTATIVE}"
-    raise argparse.ArgumentTypeError(f"{expected}, found {text!r}")
+    raise argparse.ArgumentTypeError(f"expected a number from 1 or {_MEDIAN}, found {text!r}")
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
@@ -83,7 +81,7 @@ def _wanted(
         if not count:
             raise OptionsError(f"function {name!r}: expected one that is called, found no call")
         try:
-            numbers = (call for each in which for call in _numbers(program, name, each, count))
+            numbers = (_number(program, name, each, count) for each in which)
             asked[name] = list(dict.fromkeys(numbers))
         except WorkloadError as error:
             refused[name] = error
@@ -99,10 +97,8 @@ def _wanted(
     return [each for each in wanted if each[0] not in refused], [str(e) for e in refused.values()]
 
 
-def _numbers(program: BoxedProgram, name: str, which: int | str, count: int) -> list[int]:
-    if which == _REPRESENTATIVE:
-        return program.representative(name, count)
+def _number(program: BoxedProgram, name: str, which: int | str, count: int) -> int:
     call = (count + 1) // 2 if which == _MEDIAN else int(which)
     if call > count:
         raise program.no_call(name, call, count)
-    return [call]
+    return call
