@@ -60,14 +60,6 @@ def test_check(folder: Path) -> None:
     )
 
 
-def test_compare(folder: Path) -> None:
-    done = run("profile", "compare", "json.profdata", "json.profdata", cwd=folder)
-    assert done.stdout.replace("\n", " ").startswith("distance 0.0000, 1.000 times the counts;")
-    done = run("profile", "compare", "json.profdata", "json.profdata", "--json", cwd=folder)
-    record = json.loads(done.stdout)
-    assert (record["distance"], record["functions"]) == (0.0, [])
-
-
 def test_search_by_the_estimate(folder: Path) -> None:
     options = ("--reward", "text:0.5,estimate:0.5", "--budget", "3s", "--output", "found", "--json")
     done = run("search", "--corpus", "counted", *options, cwd=folder)

@@ -112,7 +112,6 @@ LINES: Final[Mapping[str, tuple[str, ...]]] = {
     "profile attach": (*CORPUS, "--profile", "in/json.profdata", "--output", "out/counted"),
     "profile show": ("in/json.profdata",),
     "profile check": ("--corpus", "in/counted"),
-    "profile compare": ("in/json.profdata", "in/json.profdata"),
     "tiers record": (*WORKLOAD, "--output", "out/json.npz"),
     "tiers play": ("in/json.npz",),
     "tiers check": ("in/json.npz", *WORKLOAD),

@@ -4,15 +4,13 @@ from ._check import Checked as Checked
 from ._check import check_workloads as check_workloads
 from ._collect import Collected as Collected
 from ._collect import collect_profile as collect_profile
-from ._compare import ProfileComparison as ProfileComparison
-from ._compare import compare_profiles as compare_profiles
-from ._compare import counters_of as counters_of
-from ._compare import summary_of_profile as summary_of_profile
 from ._counts import CorpusCounts as CorpusCounts
 from ._counts import Inconsistency as Inconsistency
 from ._counts import counts_of_corpus as counts_of_corpus
 from ._estimate import Estimate as Estimate
 from ._file import ProfileFile as ProfileFile
+from ._file import counters_of as counters_of
+from ._file import summary_of_profile as summary_of_profile
 from ._finding import corpora_with_workloads as corpora_with_workloads
 from ._finding import find_workloads as find_workloads
 from ._meters import METERS as METERS

@@ -19,8 +19,7 @@ from corpus_tools.staging import INFO_NAME, WORKLOAD_FILES, WORKLOADS, digests_o
 from mlgo_gym.base import ModuleError, ProfileError, read_bounded
 from mlgo_gym.corpus import Corpus, Module, corpus_info
 from mlgo_gym.curation import describe_module
-from mlgo_gym.lab.programs._compare import summary_of_profile
-from mlgo_gym.lab.programs._file import ProfileFile
+from mlgo_gym.lab.programs._file import ProfileFile, summary_of_profile
 from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, Compiler, Jobs, each
 
 

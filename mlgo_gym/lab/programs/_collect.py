@@ -21,8 +21,7 @@ from corpus_tools.scratch import scratch_folder
 from corpus_tools.workloads import Workload
 from mlgo_gym.base import ModuleError, ProfileError
 from mlgo_gym.corpus import Corpus, Module
-from mlgo_gym.lab.programs._compare import ProfileComparison, compare_profiles
-from mlgo_gym.lab.programs._file import ProfileFile
+from mlgo_gym.lab.programs._file import ProfileFile, counters_of
 from mlgo_gym.lab.programs._program import Programs
 from mlgo_gym.lab.programs._running import Way, run_program, wrong
 
@@ -39,7 +38,7 @@ class Collected:
 
     Attributes:
         profile: the counts of one run of each workload, added up.
-        unstable: what two runs of a workload differ by, of those that do.
+        unstable: how many functions have other counts in another run, by workload.
         atomic: counters were exact where threads share them.
 
     >>> from mlgo_gym import SAMPLE_CORPUS
@@ -48,7 +47,7 @@ class Collected:
     """
 
     profile: ProfileFile
-    unstable: Mapping[str, ProfileComparison]
+    unstable: Mapping[str, int]
     atomic: bool
 
     @property
@@ -61,8 +60,8 @@ class Collected:
         )
         return [
             f"workload {name!r}: expected the same counts of two runs, found others in "
-            f"{len(each.functions)} functions, {100 * each.distance:.3g} % of them; {why}"
-            for name, each in self.unstable.items()
+            f"{functions} functions; {why}"
+            for name, functions in self.unstable.items()
         ]
 
 
@@ -113,8 +112,8 @@ def collect_profile(
                 ProfileFile(f"that of {name}", _merged(tools, name, [each]))
                 for each in _ran_twice(workload, programs, objects, folder)
             )
-            if first.data != second.data and (found := compare_profiles(first, second)).distance:
-                unstable[name] = found
+            if first.data != second.data and (differing := _differing(first, second)):
+                unstable[name] = differing
             path.write_bytes(first.data)
             profiles.append(path)
         name = ", ".join(programs.workloads)
@@ -152,6 +151,12 @@ def _ran_twice(
             found.append(folder / f"{workload.name}.{number}.profraw")
             found[-1].write_bytes(counted)
     return found
+
+
+def _differing(first: ProfileFile, second: ProfileFile) -> int:
+    """How many functions have other counts in the second profile."""
+    one, other = counters_of(first), counters_of(second)
+    return sum(one.get(each) != other.get(each) for each in one.keys() | other.keys())
 
 
 def _merged(tools: ProfileTools, name: str, profiles: Sequence[Path]) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,8 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
+from corpus_tools.errors import CompileError
+from corpus_tools.profdata import ProfileTools
 from corpus_tools.scratch import scratch_folder
 from mlgo_gym.base import ProfileError, read_bounded
+from mlgo_gym.lab.programs._summary import Summary
 
 LARGEST_BYTES: Final = 1 << 28
 
@@ -19,6 +23,11 @@ _RAW: Final = (b"\xfflprofr\x81", b"\x81rforpl\xff")
 _HEADER: Final = struct.Struct("<QQ")
 _OF_IR, _OF_CONTEXTS = 1 << 56, 1 << 57
 _EXPECTED: Final = "expected a profile of instrumented IR as 'llvm-profdata merge' writes it"
+_FUNCTION: Final = re.compile(
+    r"^  (?P<name>.+):\n    Hash: (?P<hash>0x[0-9a-f]+)\n    Counters: \d+\n"
+    r"    Block counts: \[(?P<counts>[\d, ]*)\]",
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +88,53 @@ def _problem_of(data: bytes) -> str | None:
     if version & _OF_CONTEXTS:
         return "one of contexts, after inlining"
     return None if version & _OF_IR else "one of clang's front end"
+
+
+def summary_of_profile(profile: ProfileFile) -> Summary:
+    """LLVM's summary of a profile.
+
+    Raises:
+        ProfileError: LLVM cannot read it.
+        ToolchainError: llvm-profdata is missing.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Corpus
+    >>> from mlgo_gym.lab.programs import collect_profile
+    >>> summary_of_profile(collect_profile(Corpus.load(SAMPLE_CORPUS)).profile).functions
+    45
+    """
+    return Summary.printed(_shown(profile, "--detailed-summary"))
+
+
+def counters_of(profile: ProfileFile) -> dict[tuple[str, str], tuple[int, ...]]:
+    """The counters of a profile's functions.
+
+    Raises:
+        ProfileError: LLVM cannot read it.
+        ToolchainError: llvm-profdata is missing.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Corpus
+    >>> from mlgo_gym.lab.programs import collect_profile
+    >>> found = counters_of(collect_profile(Corpus.load(SAMPLE_CORPUS)).profile)
+    >>> [counts for (name, _), counts in found.items() if name == "json_parse"]
+    [(80, 80, 0, 80, 0)]
+    """
+    text = _shown(profile, "--all-functions", "--counts")
+    return {
+        (match["name"], match["hash"]): tuple(map(int, match["counts"].split(", ")))
+        for match in _FUNCTION.finditer(text)
+    }
+
+
+def _shown(profile: ProfileFile, *options: str) -> str:
+    tools = ProfileTools.find()
+    with profile.at_hand() as path:
+        try:
+            return tools.show(path, *options)
+        except CompileError as error:
+            raise _unreadable(profile, error) from error
+
+
+def _unreadable(profile: ProfileFile, error: CompileError) -> ProfileError:
+    """Return the error for a profile that LLVM's tools refuse."""
+    said = error.stderr_tail.rpartition(": ")[2].strip() or str(error)
+    return ProfileError(profile.name, f"expected one that LLVM reads, found it {said!r}")

@@ -11,5 +11,4 @@ COMMANDS = {
     "_attach": "write a corpus with a profile's counts in its bitcode",
     "_show": "print a profile, or the counts in a corpus",
     "_check": "check that the counts in a corpus add up",
-    "_compare": "print how much two profiles differ",
 }

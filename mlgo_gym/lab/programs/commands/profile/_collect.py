@@ -41,7 +41,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
         {
             "output": str(options.output),
             "bytes": len(profile.data),
-            "unstable": {name: each.distance for name, each in collected.unstable.items()},
+            "unstable": dict(collected.unstable),
         }
     )
     return output.warn_of(collected.warnings)
