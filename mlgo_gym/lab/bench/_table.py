@@ -1,17 +1,15 @@
-"""The table: verified submissions to a suite, ranked, as a page and as other sites want it.
+"""The table: verified submissions to a suite, ranked, as a page and as numbers.
 
 ::
 
-    table.md                     the page
-    table.json                   the same as numbers
-    profile.png                  performance profiles, where matplotlib is installed
-    eval.yaml                    the suite, for the repository of a data set on Hugging Face
-    .eval_results/NAME.yaml      a submission, for the repository of a model there
+    table.md       the page
+    table.json     the same as numbers
+    best.json      the best values that are known, for the next table
+    profile.png    performance profiles, where matplotlib is installed
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +31,7 @@ from mlgo_gym.lab.bench._scores import (
     probability_of_improvement,
 )
 from mlgo_gym.lab.bench._submission import VERIFIED, Card, Submission
-from mlgo_gym.lab.bench._suite import BEST, LOCAL, PLAIN, Suite, json_of, of_track
+from mlgo_gym.lab.bench._suite import BEST, PLAIN, Suite, json_of, of_track
 from mlgo_gym.llvm import embedded_version
 from mlgo_gym.rollout import BASELINE
 
@@ -188,24 +186,12 @@ def best_json(made: Table) -> dict[str, Any]:
     return {"version": made.best_version, "suite_sha256": made.suite.sha256, "values": made.best}
 
 
-def write_table(made: Table, folder: Path, dataset: str) -> None:
-    """Write all files of a table.
-
-    Args:
-        made: the table.
-        folder: where they go; made if missing.
-        dataset: the data set's repository, as others refer to it.
-    """
+def write_table(made: Table, folder: Path) -> None:
+    """Write all files of a table but the picture into a folder, which is made if missing."""
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "table.md", page(made).encode())
     write_json(folder / "table.json", table_json(made))
     write_json(folder / "best.json", best_json(made))
-    write_atomically(folder / "eval.yaml", _eval_yaml(made.suite).encode())
-    results = folder / ".eval_results"
-    results.mkdir(exist_ok=True)
-    for row in made.rows:
-        text = _result_yaml(made.suite, row, dataset)
-        write_atomically(results / f"{row.card.name}.yaml", text.encode())
 
 
 def profiles(made: Table) -> tuple[_Array, dict[str, _Array]]:
@@ -399,41 +385,3 @@ def table_json(made: Table) -> dict[str, Any]:
             for row in made.rows
         ],
     }
-
-
-def _eval_yaml(suite: Suite) -> str:
-    """The file of a data set's repository, for Hugging Face's Community Evals."""
-    tasks = "".join(
-        f"  - id: {task}\n    config: {suite.name}\n    split: {suite.split or 'test'}\n"
-        for task in _tasks(suite)
-    )
-    about = json.dumps(f"{suite.about} Normalised score: 0 is {suite.baseline}, 100 the best.")
-    return (
-        f"name: {json.dumps(f'mlgo_gym {suite.name}')}\ndescription: {about}\n"
-        f"evaluation_framework: mlgo_gym\ntasks:\n{tasks}"
-    )
-
-
-def _result_yaml(suite: Suite, row: Row, dataset: str) -> str:
-    """The file of a model's repository."""
-    parts = []
-    date = datetime.now(UTC).date().isoformat()
-    for task, track in _tasks(suite).items():
-        lines = [
-            "- dataset:",
-            f"    id: {json.dumps(dataset)}",
-            f"    task_id: {task}",
-            f"  value: {row.score[track].value:.2f}",
-            f"  date: {json.dumps(date)}",
-            f"  notes: {json.dumps(f'seeds: {len(row.card.seeds)}; suite {suite.sha256[:12]}')}",
-        ]
-        if row.card.url:
-            lines += ["  source:", f"    url: {json.dumps(row.card.url)}"]
-            lines += [f"    name: {json.dumps(row.card.name)}"]
-        parts.append("\n".join(lines))
-    return "\n".join(parts) + "\n"
-
-
-def _tasks(suite: Suite) -> dict[str, str]:
-    name = suite.name.replace("-", "_")
-    return {f"{name}_local" if each == LOCAL else name: each for each in suite.scored_tracks}

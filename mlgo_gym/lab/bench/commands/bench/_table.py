@@ -9,7 +9,7 @@ from mlgo_gym.cli import options as shared
 
 DESCRIPTION = (
     "Rank the verified submissions of a folder: changes and normalised scores with 95 % intervals, "
-    "as a page, as numbers, and as Hugging Face's Community Evals."
+    "as a page and as numbers."
 )
 EXAMPLE = "mlgo-gym bench table submissions --suite suites/size-v1"
 
@@ -19,7 +19,6 @@ def add_options(add: shared.Options) -> None:
     add("--suite", "DIR", "the suite's folder (default: the sample)")
     add("--output", "DIR", "folder for the page and the other files")
     add("--best", "FILE", "the best values known so far: best.json of an earlier table")
-    add("--dataset", "NAME", "the suite's dataset on Hugging Face", "mlgo-gym/bench")
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
@@ -50,7 +49,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
         shown.add_row(row.card.name, str(len(row.card.seeds)), row.score[track].text(1, 0), change)
     output.print(shown)
     if options.output is not None:
-        write_table(made, options.output, options.dataset)
+        write_table(made, options.output)
         if can_plot():
             from mlgo_gym.lab.bench import profile_figure
 
