@@ -6,6 +6,7 @@ from ._summary import Scored as Scored
 # isort: split
 # For other packages of this project; not documented, and may change.
 
+from ._curves import interquartile_mean as interquartile_mean
 from ._evaluate import Track as Track
 from ._evaluate import in_order as in_order
 from ._evaluate import module_scores as module_scores

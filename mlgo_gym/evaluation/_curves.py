@@ -57,10 +57,10 @@ def learning_curve(
         for row in rewards:
             axes.plot(places, row, color=colour, alpha=0.3, linewidth=0.8)
         title = f"{name}, {len(curves)} seeds" if len(curves) > 1 else name
-        axes.plot(places, _interquartile_mean(rewards), color=colour, label=plot_label(title))
+        axes.plot(places, interquartile_mean(rewards), color=colour, label=plot_label(title))
         if len(curves) > 1:
             drawn = random.integers(len(curves), size=(RESAMPLES, len(curves)))
-            means = np.array([_interquartile_mean(rewards[rows]) for rows in drawn])
+            means = np.array([interquartile_mean(rewards[rows]) for rows in drawn])
             low, high = np.percentile(means, LEVEL, axis=0)
             axes.fill_between(places, low, high, color=colour, alpha=0.2, linewidth=0)
     axes.axhline(0, color="black", linewidth=0.8, linestyle="--", label="LLVM's own heuristic")
@@ -88,8 +88,12 @@ def _on_one_axis(
     return places, np.array([np.interp(places, each[:, 0], each[:, 1]) for each in arrays])
 
 
-def _interquartile_mean(rewards: NDArray[Any]) -> NDArray[Any]:
-    """The mean over the seeds that are left without the lowest and highest quarter."""
-    cut = len(rewards) // 4
-    middle = np.sort(rewards, axis=0)[cut : len(rewards) - cut]
+def interquartile_mean(rows: NDArray[Any]) -> NDArray[Any]:
+    """The mean over rows of the middle half of each column, without the lowest and highest quarter.
+
+    >>> float(interquartile_mean(np.array([0.0, 1.0, 2.0, 30.0])))
+    1.5
+    """
+    cut = len(rows) // 4
+    middle = np.sort(rows, axis=0)[cut : len(rows) - cut]
     return np.asarray(middle.mean(axis=0))

@@ -11,15 +11,15 @@ first, with replacement, and then for each of them as many seeds as there are.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mlgo_gym import evaluation
 from mlgo_gym.evaluation import LEVEL, RESAMPLES
 
 _Array = NDArray[Any]
-_QUARTER: Final = 0.25
 
 
 def mean(scores: _Array) -> float:
@@ -28,14 +28,8 @@ def mean(scores: _Array) -> float:
 
 
 def interquartile_mean(scores: _Array) -> float:
-    """The mean of the middle half of all scores.
-
-    >>> interquartile_mean(np.array([[0.0, 1.0, 2.0, 30.0]]))
-    1.5
-    """
-    ordered = np.sort(scores, axis=None)
-    cut = int(_QUARTER * len(ordered))
-    return float(ordered[cut : len(ordered) - cut].mean())
+    """The mean of the middle half of all scores."""
+    return float(evaluation.interquartile_mean(scores.ravel()))
 
 
 def probability_of_improvement(scores: _Array, others: _Array) -> float:
