@@ -17,8 +17,11 @@ from mlgo_gym.envs import RENDER_MODES, check_render_mode, rendered
 from mlgo_gym.lab.tiers._recording import (
     CACHED,
     DECISIONS,
+    ENTER,
     GUARD,
+    PRUNE,
     SPECIAL,
+    SPECIALISE,
     VERSIONS,
     Recording,
 )
@@ -301,7 +304,9 @@ def observed(replay: Replay) -> tuple[float, ...]:
         costs[1],
         costs[2],
         costs[3],
-        *replay.more_costs_s(),
+        replay.cost_s(ENTER),
+        replay.cost_s(SPECIALISE),
+        replay.cost_s(PRUNE),
         now,
         replay.compiled_s,
     )

@@ -164,24 +164,14 @@ class Replay:
         >>> replay.cost_s(1) < replay.cost_s(2), replay.cost_s(ENTER)
         (True, 0.0)
         """
+        costs = self.costs[self.function]
         if decision < ENTER:
-            return self.costs[self.function][decision]
-        return (*self.more_costs_s(), 0.0)[decision - ENTER]
-
-    def more_costs_s(self) -> tuple[float, float, float]:
-        """`cost_s` of entering the loop, of specialising and of pruning, all at once."""
-        function = self.function
-        tier, costs = self.tier[function], self.costs[function]
-        if tier == 0 and self.wanted[function] == 0:
-            entry = None if self.threads else self._entries.get(self.event)
-            enter = costs[RESTED] + entry[1] if entry else 0.0
-            if self._guessed[function]:
-                return enter, 0.0, 0.0
-            cached = self._cached()
-            prune = costs[PRUNED] if self._is_profiled() else 0.0
-            return enter, costs[cached] if cached else 0.0, prune
-        is_more = SPECIAL <= tier < PRUNED and self.is_allowed(SPECIALISE)
-        return 0.0, costs[self._cached()] if is_more else 0.0, 0.0
+            return costs[decision]
+        if decision == DROP or not self.is_allowed(decision):
+            return 0.0
+        if decision == ENTER:
+            return costs[RESTED] + self._entries[self.event][1]
+        return costs[self._cached() if decision == SPECIALISE else PRUNED]
 
     def is_allowed(self, decision: int) -> bool:
         """Tell whether a decision is allowed now, as `DECISIONS` has them by number.
