@@ -21,7 +21,7 @@ from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.lab.tuning._tune import TuneSetting, Tuning, _as_one
-from mlgo_gym.lab.tuning.commands._show_tuned import Provenance, page
+from mlgo_gym.lab.tuning.commands._show_tuned import page
 from mlgo_gym.llvm import LLVM_MAJOR
 from mlgo_gym.model._card import find_model
 from mlgo_gym.problems._inlining_for_size import InliningForSize
@@ -177,8 +177,7 @@ def test_a_search_that_leaves_no_time_to_train(sample: Corpus, tmp_path: Path) -
     ((_, sizes),) = found.target_bytes().items()
     assert list(sizes) == ["plain", "LLVM", "inlining-for-size", "built"]
     assert sizes["plain"] == sizes["LLVM"] >= sizes["built"]
-    made = Provenance("mlgo-gym tune", (), (), ())
-    assert "without the project file" in page(found, "A tune", made).decode()
+    assert "without the project file" in page(found, "A tune", ["mlgo-gym tune"]).decode()
 
 
 def test_labels_of_one_kind(

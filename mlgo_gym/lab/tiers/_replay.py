@@ -117,7 +117,9 @@ class Replay:
             seen[interval].append((function, (spent * speed[function]).tolist()))
         self._spans = [*zip(rows, seen, strict=True)]
         entries = zip(recording.entries.tolist(), recording.entry_s.tolist(), strict=True)
-        self._entries = {event: (gain, seconds) for (event, gain), seconds in entries}
+        self._entries: Final[dict[int, tuple[int, float]]] = {
+            event: (gain, seconds) for (event, gain), seconds in entries
+        }
         self._special = frozenset(recording.values[:, 0].tolist())
         self._prunable = frozenset(recording.kept[:, 0].tolist())
         self.reset()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from mlgo_gym.cli import Cell, Grid, Row, amount, as_page, change, ratio
@@ -111,18 +110,14 @@ def modules_grid(found: Tuned) -> Grid:
     return Grid(headings, rows)
 
 
-@dataclass(frozen=True, slots=True)
-class Provenance:
-    """How a tune was made, and what is to be done with it: each text is a line."""
-
-    command: str
-    about: Sequence[str]
-    build: Sequence[str]
-    left_out: Sequence[str]
-
-
-def page(found: Tuned, title: str, made: Provenance) -> bytes:
-    """The report."""
+def page(
+    found: Tuned,
+    title: str,
+    how: Sequence[str],
+    build: Sequence[str] = (),
+    left_out: Sequence[str] = (),
+) -> bytes:
+    """The report; of how the tune was made, how to build with it and what was left out, lines."""
     version = next((each.llvm_version for each in found.scores if each.llvm_version), "")
     introduction = (
         f"Bytes of code by LLVM {version}, and changes against its own heuristic ({BASELINE}); "
@@ -145,14 +140,14 @@ def page(found: Tuned, title: str, made: Provenance) -> bytes:
     sections: list[Section] = [
         ("Chosen", [f"{found.choice.name}. {found.choice.why}", parts_grid(found)]),
         ("Targets", [built(found), targets_grid(found)]),
-        ("To build with it", list(made.build)),
+        ("To build with it", list(build)),
         ("Modules", [modules_grid(found)]),
-        ("How it was made", [made.command, *made.about]),
+        ("How it was made", list(how)),
     ]
     if found.verified:
         sections.insert(2, ("Linked", [_LINKED, verified_grid(found)]))
-    if made.left_out:
-        sections.append(("Left out", list(made.left_out)))
+    if left_out:
+        sections.append(("Left out", list(left_out)))
     return as_page(title, introduction, sections)
 
 

@@ -88,7 +88,6 @@ def _tuned(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cc import build_commands
     from mlgo_gym.lab.tuning._tune import Tuning
     from mlgo_gym.lab.tuning.commands._show_tuned import (
-        Provenance,
         built,
         page,
         parts_grid,
@@ -130,11 +129,14 @@ def _tuned(options: argparse.Namespace, output: Output) -> int:
         options.output / _SETTINGS,
         keeps_smaller=found.keeps_smaller,
     )
-    about = [f"Time: {times(found)}.", f"Trainer: {', '.join(tuning.trainer())}."]
-    made = Provenance(shlex.join(["mlgo-gym", *sys.argv[1:]]), about, commands, warnings)
+    how = [
+        shlex.join(["mlgo-gym", *sys.argv[1:]]),
+        f"Time: {times(found)}.",
+        f"Trainer: {', '.join(tuning.trainer())}.",
+    ]
     report = options.output / _REPORT
     with writing(report) as file:
-        file.write(page(found, f"Tuned to {_name(options)}", made))
+        file.write(page(found, f"Tuned to {_name(options)}", how, commands, warnings))
     output.print(parts_grid(found), targets_grid(found), found.choice.why)
     if found.verified:
         output.print(verified_grid(found))
