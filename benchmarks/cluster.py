@@ -28,7 +28,7 @@ from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize, Module
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.evaluation._evaluate import Setting, module_scores
 from mlgo_gym.evaluation._scores import ModuleScores
-from mlgo_gym.lab.cluster import RayCluster, _dispatch, _executor
+from mlgo_gym.lab.cluster import RayCluster, _dispatch, _ray_executor
 from mlgo_gym.llvm import each
 
 WORKERS: Final = 2
@@ -84,7 +84,7 @@ def costs(cluster: RayCluster, results: int, batch: int, *, travels: bool) -> No
     known = module_scores({"": corpus}, policies, Setting(problem))
     work = Recorded({scores.module: scores for scores in known})
     names = itertools.islice(itertools.cycle(corpus.names), results)
-    vars(_executor)["Dispatch"] = fixed(batch)
+    vars(_ray_executor)["Dispatch"] = fixed(batch)
     resident = []
     with closing(each(list(names), work, Desk, read=read, jobs=cluster)) as found:
         for count, _ in enumerate(found):
@@ -94,7 +94,7 @@ def costs(cluster: RayCluster, results: int, batch: int, *, travels: bool) -> No
                 resident.append(psutil.Process().memory_info().rss / (1 << 20))
     cpu, seconds = time.process_time() - cpu, time.perf_counter() - start
     own = time.thread_time() - own
-    vars(_executor)["Dispatch"] = _dispatch.Dispatch
+    vars(_ray_executor)["Dispatch"] = _dispatch.Dispatch
     way = "travel" if travels else "are there"
     print(
         f"batches of {batch}, modules {way}: {1e6 * cpu / results:.0f} us of the caller's CPU "

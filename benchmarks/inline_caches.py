@@ -17,7 +17,7 @@ from corpus_tools import Manifest, find_clang
 from corpus_tools.clang import compile_to_bitcode
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.lab.tiers._jit_program import JitProgram
-from mlgo_gym.lab.tiers._record import marks_of
+from mlgo_gym.lab.tiers._recorder import marks_of
 from mlgo_gym.lab.tiers._recording import PRUNED, RESTED
 
 CALLS = 2000

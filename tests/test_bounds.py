@@ -28,10 +28,10 @@ from mlgo_gym.corpus import _corpus
 from mlgo_gym.curation import _building
 from mlgo_gym.datasets import _episodes, _parts
 from mlgo_gym.lab.bench import _archive, _submission, _suite
-from mlgo_gym.lab.bench import _run as _run_of_bench
+from mlgo_gym.lab.bench import _suite_runs as _run_of_bench
 from mlgo_gym.lab.boxes import _area, _box, _described
-from mlgo_gym.lab.cluster import _cluster, _executor, _nodes
-from mlgo_gym.lab.cluster import _worker as scale_worker
+from mlgo_gym.lab.cluster import _cluster, _nodes, _ray_executor
+from mlgo_gym.lab.cluster import _ray_worker as scale_worker
 from mlgo_gym.lab.insight import _timeline
 from mlgo_gym.lab.programs import _file, _sums
 from mlgo_gym.lab.tiers import _recording
@@ -135,7 +135,7 @@ BYTES = {
         _building._MAX_BYTES
     ),
     "the files of a model that goes to the nodes of a cluster": _load.MAX_SENT_BYTES,
-    "modules that are kept on a cluster for another round": _executor.STORED_BYTES,
+    "modules that are kept on a cluster for another round": _ray_executor.STORED_BYTES,
     "a folder that is copied from a URI": remote.MAX_BYTES,
     "what must stay free where it is (at least)": remote.SPARE_BYTES,
     "what must be free in the temporary folder of a cluster's node (at least)": (

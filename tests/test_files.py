@@ -400,7 +400,7 @@ NEEDS_NO_CARE = {
     ("lab/boxes/_image.py", "read_bytes"),
     ("lab/boxes/_image.py", "write_bytes"),
     # A program that was linked here, or whose hash is known.
-    ("lab/boxes/_program.py", "read_bytes"),
+    ("lab/boxes/_boxed_program.py", "read_bytes"),
     # Of the system, about a process.
     ("lab/boxes/_tracing.py", "read_text"),
     ("lab/tiers/_jit_program.py", "read_bytes"),

@@ -3,6 +3,8 @@
 
 from ._build_commands import build_commands as build_commands
 from ._build_commands import driver_settings as driver_settings
+from ._defined_functions import ALL as ALL
+from ._defined_functions import read_facts as read_facts
 from ._localized import localize_project as localize_project
 from ._objects import compile_objects as compile_objects
 from ._project import Project as Project
@@ -13,8 +15,6 @@ from ._project import open_project as open_project
 from ._project import project_of_corpus as project_of_corpus
 from ._project_file import mark_plain as mark_plain
 from ._project_file import write_project as write_project
-from ._symbols import ALL as ALL
-from ._symbols import read_facts as read_facts
 from ._traces import Build as Build
 from ._traces import open_build as open_build
 from ._traces import unrepeatable as unrepeatable

@@ -33,7 +33,7 @@ from mlgo_gym.base import (
     write_json,
 )
 from mlgo_gym.cc._build_commands import CMAKE_CACHE
-from mlgo_gym.cc._sources import Sources
+from mlgo_gym.cc._module_sources import Sources
 from mlgo_gym.cc._traces import Build, build_of, driver_programs, open_build
 from mlgo_gym.corpus import Corpus
 

@@ -42,7 +42,7 @@ from corpus_tools.object_file import read_bounded
 from corpus_tools.printable import first_of
 from corpus_tools.scratch import scratch_folder
 from mlgo_gym.base import EnvironmentSetupError, OptionsError, write_atomically
-from mlgo_gym.cc._sources import Sources
+from mlgo_gym.cc._module_sources import Sources
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.problems import CALL_FEATURES
 from mlgo_gym.rollout import Trace, trace_path

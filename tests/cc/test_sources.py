@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from corpus_tools.extraction.recompile import BuildCommand
-from mlgo_gym.cc import _sources
+from mlgo_gym.cc import _module_sources
 from mlgo_gym.cc._project import Project, open_project
 from mlgo_gym.errors import EnvironmentSetupError
 
@@ -110,7 +110,7 @@ def test_another_clang_compiles_all(
 
 
 def test_a_clang_that_does_not_answer(build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_sources, "_VERSION_DEADLINE_S", 1e-6)
+    monkeypatch.setattr(_module_sources, "_VERSION_DEADLINE_S", 1e-6)
     message = "^clang: cannot be asked for its version: .* timed out"
     with pytest.raises(EnvironmentSetupError, match=message):
         opened(build)

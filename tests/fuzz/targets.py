@@ -40,8 +40,8 @@ from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.cc._build_commands import build_commands
 from mlgo_gym.cc._builds import read_build
 from mlgo_gym.cc._kept_log import read_kept_log
+from mlgo_gym.cc._module_sources import Sources
 from mlgo_gym.cc._project import open_project
-from mlgo_gym.cc._sources import Sources
 from mlgo_gym.corpus import SAMPLE_CORPUS
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.corpus._packages import Packages

@@ -58,8 +58,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 
 def _write(options: argparse.Namespace, output: Output, project: Project) -> int:
+    from mlgo_gym.cc._defined_functions import read_facts
     from mlgo_gym.cc._project_file import write_project
-    from mlgo_gym.cc._symbols import read_facts
 
     facts, unread = read_facts(project, options.jobs, options.timeout)
     failures = [*project.failures, *unread]

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from corpus_tools.reading import Shape, brief, shaped
 from mlgo_gym import __version__
 from mlgo_gym.base import BenchmarkError, write_atomically, write_json
-from mlgo_gym.lab.bench._scores import (
+from mlgo_gym.lab.bench._seed_statistics import (
     bootstrap,
     interquartile_mean,
     mean,

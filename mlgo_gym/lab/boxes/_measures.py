@@ -12,8 +12,8 @@ from corpus_tools.staging import WORKLOADS, digests_of
 from mlgo_gym.base import ModuleError, WorkloadError
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.lab.boxes._box import MOST_STEPS, Box
+from mlgo_gym.lab.boxes._boxed_program import BoxedProgram
 from mlgo_gym.lab.boxes._described import BOXES
-from mlgo_gym.lab.boxes._program import BoxedProgram
 from mlgo_gym.lab.programs import RunMeasure, Runs
 from mlgo_gym.llvm import CompilationResult
 from mlgo_gym.rollout import Measure, MeasureSetting

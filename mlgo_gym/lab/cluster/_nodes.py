@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass
 from typing import Any, Final
 
 from mlgo_gym.corpus import ModuleFile
-from mlgo_gym.lab.cluster._worker import facts, lack_of_space
+from mlgo_gym.lab.cluster._ray_worker import facts, lack_of_space
 
 OK: Final = "ok"
 MISSING: Final = "missing"
@@ -89,7 +89,7 @@ def _question() -> Callable[[Sequence[tuple[Any, ...]]], dict[str, Any] | str]:
         import importlib  # noqa: PLC0415 - where this runs there is no module around it
 
         try:
-            worker = importlib.import_module("mlgo_gym.lab.cluster._worker")
+            worker = importlib.import_module("mlgo_gym.lab.cluster._ray_worker")
         except ImportError as error:
             return str(error)
         found: dict[str, Any] = worker.answers(files)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from mlgo_gym.base import InternalError
 from mlgo_gym.corpus import ModuleKey
-from mlgo_gym.lab.insight._decisions import PlacedDecision, PlacedDecisions
+from mlgo_gym.lab.insight._placed_decisions import PlacedDecision, PlacedDecisions
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from mlgo_gym.corpus import ModuleKey
 from mlgo_gym.datasets import pa, pq
-from mlgo_gym.lab.insight._decisions import PlacedDecision, PlacedDecisions
+from mlgo_gym.lab.insight._placed_decisions import PlacedDecision, PlacedDecisions
 from mlgo_gym.problems import Problem
 
 _CALL: Final = {

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mlgo_gym.lab.insight._decisions import PlacedDecisions
+from mlgo_gym.lab.insight._placed_decisions import PlacedDecisions
 
 
 @dataclass(frozen=True, slots=True)

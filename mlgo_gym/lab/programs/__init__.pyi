@@ -1,7 +1,5 @@
 from ._attach import Attached as Attached
 from ._attach import attach_profile as attach_profile
-from ._check import Checked as Checked
-from ._check import check_workloads as check_workloads
 from ._collect import Collected as Collected
 from ._collect import collect_profile as collect_profile
 from ._counts import CorpusCounts as CorpusCounts
@@ -18,11 +16,13 @@ from ._meters import Meter as Meter
 from ._meters import Reading as Reading
 from ._meters import check_tools as check_tools
 from ._meters import meter_named as meter_named
+from ._profile_summary import Summary as Summary
 from ._program import Program as Program
 from ._program import Programs as Programs
 from ._running import ProgramRun as ProgramRun
 from ._running import run_program as run_program
-from ._summary import Summary as Summary
+from ._workload_check import Checked as Checked
+from ._workload_check import check_workloads as check_workloads
 
 # isort: split
 # For other packages of this project; not documented, and may change.

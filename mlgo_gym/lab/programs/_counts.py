@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from mlgo_gym.base import ProfileError
 from mlgo_gym.corpus import Corpus
-from mlgo_gym.lab.programs._summary import Summary
+from mlgo_gym.lab.programs._profile_summary import Summary
 from mlgo_gym.llvm import (
     DEFAULT_TIMEOUT_S,
     Compiler,

@@ -14,7 +14,7 @@ from corpus_tools.errors import CompileError
 from corpus_tools.profdata import ProfileTools
 from corpus_tools.scratch import scratch_folder
 from mlgo_gym.base import ProfileError, read_bounded
-from mlgo_gym.lab.programs._summary import Summary
+from mlgo_gym.lab.programs._profile_summary import Summary
 
 LARGEST_BYTES: Final = 1 << 28
 

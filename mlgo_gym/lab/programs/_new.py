@@ -22,10 +22,10 @@ from corpus_tools.workloads import (
 )
 from mlgo_gym.base import WorkloadError, read_bounded, staged_folder, write_atomically
 from mlgo_gym.corpus import Corpus
-from mlgo_gym.lab.programs._check import check_builds
 from mlgo_gym.lab.programs._finding import find_workloads
 from mlgo_gym.lab.programs._program import Programs
 from mlgo_gym.lab.programs._running import ProgramRun
+from mlgo_gym.lab.programs._workload_check import check_builds
 from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, Jobs
 
 _UNKNOWN: Final = "0" * 64

@@ -1,7 +1,7 @@
 """Scores of programs that run: each is linked and measured under every policy.
 
 A change is the geometric mean of the programs' ratios to what LLVM's own heuristics make, less 1,
-with a bootstrap interval over packages and their programs, as of modules (`_summary`). Programs
+with a bootstrap interval over packages and their programs, as of modules (`evaluation`). Programs
 that are equal are measured once.
 """
 

@@ -34,7 +34,7 @@ from mlgo_gym.lab.tiers._recording import (
     VERSIONS,
     Recording,
 )
-from mlgo_gym.lab.tiers._replay import Replay
+from mlgo_gym.lab.tiers._tier_replay import Replay
 
 TierPolicy = Callable[[Replay], int]
 

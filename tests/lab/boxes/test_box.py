@@ -12,7 +12,7 @@ from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize, Module
 from mlgo_gym.errors import WorkloadError
 from mlgo_gym.lab.boxes import BoxedProgram
 from mlgo_gym.lab.boxes import _box as box_module
-from mlgo_gym.lab.boxes._run import Counted
+from mlgo_gym.lab.boxes._traced_run import Counted
 from mlgo_gym.lab.boxes._tracing import Tracee
 from mlgo_gym.problems import PolicyLike, Problem
 from tests.lab.boxes.conftest import MakeBoxed, described

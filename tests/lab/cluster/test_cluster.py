@@ -48,9 +48,9 @@ from mlgo_gym.errors import (
 )
 from mlgo_gym.evaluation._evaluate import evaluate
 from mlgo_gym.evaluation._scores import ModuleScores
-from mlgo_gym.lab.cluster import _executor, _worker
+from mlgo_gym.lab.cluster import _ray_executor, _ray_worker
 from mlgo_gym.lab.cluster._cluster import RayCluster
-from mlgo_gym.lab.cluster._worker import FREE_BYTES, facts
+from mlgo_gym.lab.cluster._ray_worker import FREE_BYTES, facts
 from mlgo_gym.lab.cluster.commands._ray import _cluster
 from mlgo_gym.lab.programs._program import Programs
 from mlgo_gym.llvm._compiler import Compiler
@@ -370,7 +370,7 @@ def test_a_timeline_of_nodes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is drawn is what is drawn of workers here, in lanes of nodes, and none overlaps."""
-    monkeypatch.setattr(_executor, "_MEETING_S", 300.0)  # however busy
+    monkeypatch.setattr(_ray_executor, "_MEETING_S", 300.0)  # however busy
     command = ["rollout", "--policy", "never", "--json", "--timeline"]
 
     def drawn(*arguments: str) -> tuple[list[Any], list[str]]:
@@ -451,8 +451,8 @@ def test_modules_that_only_the_head_can_read(
 ) -> None:
     """They travel, however large they are; one that cannot be read is an error of its own."""
     monkeypatch.setattr(_corpus, "file_stamp", lambda path: (len(path), 0))  # as here alone
-    monkeypatch.setattr(_executor, "SMALL_BYTES", 3000)
-    monkeypatch.setattr(_executor, "STORED_BYTES", 10_000)
+    monkeypatch.setattr(_ray_executor, "SMALL_BYTES", 3000)
+    monkeypatch.setattr(_ray_executor, "STORED_BYTES", 10_000)
     sample = Corpus.load(SAMPLE_CORPUS)
     shutil.copytree(sample.folder, tmp_path / "corpus")
     corpus = Corpus.load(tmp_path / "corpus").only(NAMES)
@@ -503,7 +503,7 @@ def test_a_node_with_another_version(
     nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """It is refused before anybody has worked."""
-    monkeypatch.setattr(_executor, "_MEETING_S", 300.0)  # however busy
+    monkeypatch.setattr(_ray_executor, "_MEETING_S", 300.0)  # however busy
     if what in OTHERWISE:
         (tmp_path / "sitecustomize.py").write_text(OTHERWISE[what])
     else:
@@ -774,7 +774,7 @@ def test_a_doctor_of_nodes_that_could_not_work(
     added = [nodes.add(PYTHONPATH=str(tmp_path / name)) for name in ("other", "none")]
     try:
         status, found = reported(nodes)
-        monkeypatch.setattr(_worker, "FREE_BYTES", 1 << 60)
+        monkeypatch.setattr(_ray_worker, "FREE_BYTES", 1 << 60)
         full = reported(nodes)
     finally:
         for each in added:
@@ -793,7 +793,7 @@ def test_a_node_without_space(
     nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is refused before anybody has worked."""
-    monkeypatch.setattr(_worker, "FREE_BYTES", 1 << 60)
+    monkeypatch.setattr(_ray_worker, "FREE_BYTES", 1 << 60)
     with (
         RayCluster(nodes.address) as cluster,
         pytest.raises(EnvironmentSetupError) as error,

@@ -10,7 +10,7 @@ import pytest
 
 import corpus_tools
 import mlgo_gym
-from mlgo_gym.lab.cluster import _worker
+from mlgo_gym.lab.cluster import _ray_worker
 
 PACKAGES = (corpus_tools, mlgo_gym)
 NO_BYTECODE = shutil.ignore_patterns("__pycache__")
@@ -28,7 +28,7 @@ NO_BYTECODE = shutil.ignore_patterns("__pycache__")
 def test_all_that_a_node_runs_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    digest = _worker._installed_digest.__wrapped__
+    digest = _ray_worker._installed_digest.__wrapped__
     here = digest()
     for package in PACKAGES:
         move(package, tmp_path, monkeypatch)

@@ -19,14 +19,14 @@ from mlgo_gym.errors import EnvironmentSetupError, InternalError, ModuleError
 from mlgo_gym.evaluation._evaluate import Setting
 from mlgo_gym.lab.insight._decision_changes import OtherDecision, compare_decisions
 from mlgo_gym.lab.insight._decision_table import write_decisions
-from mlgo_gym.lab.insight._decisions import (
+from mlgo_gym.lab.insight._executed_programs import executed_programs
+from mlgo_gym.lab.insight._placed_decisions import (
     PlacedDecision,
     PlacedDecisions,
     place_decisions,
     placed_decisions,
     with_executed,
 )
-from mlgo_gym.lab.insight._executed import executed_programs
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._site import Site
 from mlgo_gym.llvm._task import COMPILE
@@ -193,7 +193,7 @@ def test_the_time_that_decisions_take(compiler: Compiler, sample: Corpus) -> Non
 def test_workers_that_tell_no_sites(
     compiler: Compiler, sample: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mlgo_gym.lab.insight._decisions.COMPILE_WITH_DEBUG_INFO", COMPILE)
+    monkeypatch.setattr("mlgo_gym.lab.insight._placed_decisions.COMPILE_WITH_DEBUG_INFO", COMPILE)
     with pytest.raises(EnvironmentSetupError) as error:
         placed(compiler, sample["digest.c"])
     assert str(error.value) == "sites: expected workers that tell them, as on Linux, found ''"

@@ -13,10 +13,10 @@ from gymnasium.utils.env_checker import check_env
 import mlgo_gym  # noqa: F401 - registers the environments
 from mlgo_gym.errors import OptionsError, UsageError, WorkloadError
 from mlgo_gym.lab.tiers import SAMPLE_RECORDING
-from mlgo_gym.lab.tiers._env import FEATURES, TierUpEnv
 from mlgo_gym.lab.tiers._recording import Recording
 from mlgo_gym.lab.tiers._schedules import played, schedule_named
-from mlgo_gym.lab.tiers._vector import TierUpVectorEnv
+from mlgo_gym.lab.tiers._tier_env import FEATURES, TierUpEnv
+from mlgo_gym.lab.tiers._tier_vector_env import TierUpVectorEnv
 from tests.lab.tiers.conftest import profiled, small
 
 

@@ -23,8 +23,8 @@ from mlgo_gym.lab.tiers._recording import (
     TIERS,
     Recording,
 )
-from mlgo_gym.lab.tiers._replay import Replay
 from mlgo_gym.lab.tiers._schedules import oracle_s, played, schedule_named
+from mlgo_gym.lab.tiers._tier_replay import Replay
 from tests.lab.tiers.conftest import profiled, small
 
 PER = 0.5

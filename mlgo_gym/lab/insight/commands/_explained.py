@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mlgo_gym.corpus import ModuleKey, Packages
     from mlgo_gym.evaluation import Setting
     from mlgo_gym.lab.insight._decision_changes import ModuleChange
-    from mlgo_gym.lab.insight._decisions import ExecutedProgram, PlacedDecisions
+    from mlgo_gym.lab.insight._placed_decisions import ExecutedProgram, PlacedDecisions
     from mlgo_gym.llvm import Done
     from mlgo_gym.problems import PolicyLike
 
@@ -45,8 +45,8 @@ class Explained:
 
     def explain(self, packages: Packages, whole: Packages) -> None:
         """Compile modules; programs are of all modules of their packages."""
-        from mlgo_gym.lab.insight._decisions import placed_decisions
-        from mlgo_gym.lab.insight._executed import executed_programs
+        from mlgo_gym.lab.insight._executed_programs import executed_programs
+        from mlgo_gym.lab.insight._placed_decisions import placed_decisions
         from mlgo_gym.lab.programs import corpora_with_workloads
 
         executed: dict[tuple[str, str], Sequence[ExecutedProgram]] = {}

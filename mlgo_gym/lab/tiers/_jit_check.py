@@ -11,10 +11,10 @@ from mlgo_gym.base import WorkloadError
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.lab.programs import check_machine
 from mlgo_gym.lab.tiers._jit_program import JitProgram
-from mlgo_gym.lab.tiers._record import known
+from mlgo_gym.lab.tiers._recorder import known
 from mlgo_gym.lab.tiers._recording import ENTER, ENTERED, Recording
-from mlgo_gym.lab.tiers._replay import Replay
 from mlgo_gym.lab.tiers._schedules import TierPolicy, schedule_named, sometimes
+from mlgo_gym.lab.tiers._tier_replay import Replay
 
 RANDOM_SHARE: Final = 0.1
 

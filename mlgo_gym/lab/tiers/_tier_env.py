@@ -25,8 +25,8 @@ from mlgo_gym.lab.tiers._recording import (
     VERSIONS,
     Recording,
 )
-from mlgo_gym.lab.tiers._replay import Replay
 from mlgo_gym.lab.tiers._schedules import TierPolicy, oracle_s, played, schedule_named
+from mlgo_gym.lab.tiers._tier_replay import Replay
 
 SAMPLE_RECORDING: Final = Path(__file__).with_name("sample") / "json.npz"
 """A recording of the sample corpus's program, which ships."""

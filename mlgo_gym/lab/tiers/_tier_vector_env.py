@@ -12,8 +12,8 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from mlgo_gym.base import OptionsError
-from mlgo_gym.lab.tiers._env import TierUpEnv, observed, seen
 from mlgo_gym.lab.tiers._recording import Recording
+from mlgo_gym.lab.tiers._tier_env import TierUpEnv, observed, seen
 
 _Observations = NDArray[np.float32]
 _Answers = NDArray[np.int64]

@@ -15,8 +15,7 @@ from mlgo_gym.base import EnvironmentSetupError, InputError, UsageError
 from mlgo_gym.corpus import Module, read_files
 from mlgo_gym.lab.cluster._columns import column, values_of
 from mlgo_gym.lab.cluster._dispatch import Dispatch, ItemBatch
-from mlgo_gym.lab.cluster._tally import Place, Tally, shift_ns
-from mlgo_gym.lab.cluster._worker import (
+from mlgo_gym.lab.cluster._ray_worker import (
     RemoteWorker,
     SentBatch,
     facts,
@@ -24,6 +23,7 @@ from mlgo_gym.lab.cluster._worker import (
     lack_of_space,
     packed,
 )
+from mlgo_gym.lab.cluster._tally import Place, Tally, shift_ns
 from mlgo_gym.llvm import Executor, ItemWork, Made, State, is_watched
 
 _State = TypeVar("_State", bound=State)

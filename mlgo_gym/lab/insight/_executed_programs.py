@@ -8,7 +8,7 @@ from functools import partial
 
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.evaluation import Setting
-from mlgo_gym.lab.insight._decisions import ExecutedProgram
+from mlgo_gym.lab.insight._placed_decisions import ExecutedProgram
 from mlgo_gym.lab.programs import Programs, executed_code
 from mlgo_gym.problems import PolicyLike
 
