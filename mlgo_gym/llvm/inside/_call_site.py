@@ -16,7 +16,7 @@ import ctypes
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from mlgo_gym.llvm.inside import _hotness, _telling
+from mlgo_gym.llvm.inside import _hotness
 from mlgo_gym.llvm.inside._library import slot_of
 from mlgo_gym.problems import CALL_FEATURES
 
@@ -290,28 +290,16 @@ class CallSite:
     Args:
         addresses: of `CALL_SITE_SYMBOLS`, in this process.
         put: writes an address to a place, which may be read-only.
-
-    Attributes:
-        told: what the calls of sites are described by.
-        put_context: the address of what writes contexts (`mlgo_gym.llvm.inside._telling`).
     """
 
     def __init__(self, addresses: Mapping[str, int], put: Callable[[int, int], None]) -> None:
         from mlgo_gym.llvm.worker import _binding as binding  # noqa: PLC0415 - loads LLVM
 
-        text = call_site_code(has_threads=False) + _PLACES + _telling.code(_NUMBERS)
+        text = call_site_code(has_threads=False) + _PLACES
         self._code = binding.LoadedCode(binding.compile_native(text, None).data, _CALLER)
         places = (ctypes.c_size_t * len(_FUNCTIONS)).from_address(self._place("place_of_llvm"))
         places[:] = [addresses.get(name, 0) for name in _FUNCTIONS.values()]
         ctypes.c_size_t.from_address(self._place("place_of_asks")).value = addresses[_ASKS]
-        debug = (ctypes.c_size_t * len(_telling.SYMBOLS)).from_address(
-            self._place("place_of_debug")
-        )
-        debug[:] = [addresses.get(name, 0) for name in _telling.SYMBOLS]
-        self.told: Final = _telling.Told(
-            self._place("place_of_told"), self._place("place_of_told_count")
-        )
-        self.put_context: Final = self._code.address("mlgo_put_context")
         self._call = ctypes.c_size_t.from_address(self._place("place_of_call"))
         self._values: Mapping[tuple[str, ...], Any] = {
             group: (ctypes.c_int64 * len(group))() for group in CALL_SITE_WRITERS

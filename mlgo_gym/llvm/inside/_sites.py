@@ -21,8 +21,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mlgo_gym.llvm.inside._telling import Told
-
 _WALKED: Final = {
     "first_block": "LLVMGetFirstBasicBlock",
     "next_block": "LLVMGetNextBasicBlock",
@@ -188,10 +186,9 @@ class Sites:
 
     Args:
         addresses: of `SYMBOLS`, in this process.
-        told: what calls are described by, once they are.
     """
 
-    def __init__(self, addresses: Mapping[str, int], told: Told) -> None:
+    def __init__(self, addresses: Mapping[str, int]) -> None:
         from mlgo_gym.llvm.worker import _binding as binding  # noqa: PLC0415 - loads LLVM
 
         text = code()
@@ -207,7 +204,6 @@ class Sites:
         }
         self._functions: list[tuple[int, str]] = []
         self._places: Any = ()
-        self._native: Final = told
         self._told: dict[int, str] = {}
 
     def mark(self, module: int, *, debug_info: bool) -> None:
@@ -249,7 +245,6 @@ class Sites:
                 found.append((function, ctypes.string_at(name, size.value), first))
             function = self._llvm["LLVMGetNextFunction"](function)
         self._places = (_SIZE * after)()
-        self._native.clear(after)
         for function, _, first in found:
             self._walk(function, first, ctypes.addressof(self._places), None, None)
         self._functions = [(first, _text(name.removeprefix(b"\1"))) for _, name, first in found]
@@ -281,7 +276,6 @@ class Sites:
             file = self._file(self._llvm["LLVMDILocationGetScope"](location))
         call = identity, function, identity - first, file, line, column
         self._told[identity] = json.dumps(call)
-        self._native.tell(identity, self._told[identity])
         return self._told[identity]
 
     def _file(self, scope: int) -> str:

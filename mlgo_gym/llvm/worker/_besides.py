@@ -15,10 +15,11 @@ from mlgo_gym.llvm._task import Task
 from mlgo_gym.llvm.inside._call_site import CallSite, call_site_groups
 from mlgo_gym.llvm.inside._live_range import FEATURE, LiveRanges
 from mlgo_gym.llvm.inside._sites import Sites
-from mlgo_gym.llvm.inside._telling import NAMES, OBSERVATION, SITES
 from mlgo_gym.llvm.worker._tensors import laid_out
 
 CONTEXT: Final = b'{"context":'
+OBSERVATION: Final = b'{"observation":'
+"""How LLVM begins a context and an observation."""
 
 
 def _nothing() -> None:
@@ -41,7 +42,6 @@ class Besides:
         names: the features.
         values: their raw values, for what LLVM asks about at that moment.
         context: likewise the context of each observation; where it is ``None``, LLVM's own stays.
-        told: what native code can tell in its place (`mlgo_gym.llvm.inside._telling`), if any.
 
     >>> besides = Besides(["size"], lambda: (7).to_bytes(8, "little"))
     >>> header = b'{"features":[{"name":"x","port":0,"shape":[1],"type":"int64_t"}],"advice":{}}'
@@ -57,12 +57,11 @@ class Besides:
         names: Sequence[str],
         values: Callable[[], bytes],
         context: Callable[[], str | None] = _nothing,
-        told: int = 0,
     ) -> None:
         self._described = [
             {"name": name, "port": 0, "shape": [1], "type": "int64_t"} for name in names
         ]
-        self._values, self._context, self._told = values, context, told
+        self._values, self._context = values, context
         self._unread = bytearray()
         self._size_bytes = 0
 
@@ -70,12 +69,6 @@ class Besides:
         """LLVM has opened the channel anew."""
         self._unread.clear()
         self._size_bytes = 0
-
-    @property
-    def native(self) -> tuple[int, int]:
-        """The kind of context that native code can write, and observations' size; 0 of none."""
-        is_ready = self._size_bytes and not self._unread and not self._described
-        return (self._told, self._size_bytes) if is_ready else (0, 0)
 
     def told(self, data: bytes) -> bytes:
         """Return the whole messages that are sent when LLVM has written this."""
@@ -111,16 +104,15 @@ def besides_of(knows: Knows, derives: Sequence[str], task: Task) -> Besides | No
     if call_site is None or not (derives or task.knows_calls):
         return None
     context: Callable[[], str | None] = _nothing
-    told = 0
     if task.sites and sites:
-        context, told = partial(_site, call_site, sites), SITES
+        context = partial(_site, call_site, sites)
     elif task.names:
-        context, told = call_site.names, NAMES
+        context = call_site.names
     if derives:
         groups = call_site_groups(derives)
         names = [name for group in groups for name in group]
         return Besides(names, partial(call_site.features, groups), context)
-    return Besides((), bytes, context, told)
+    return Besides((), bytes, context)
 
 
 def _site(call_site: CallSite, sites: Sites) -> str | None:

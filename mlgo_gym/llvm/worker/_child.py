@@ -251,8 +251,6 @@ class _Server:
             self._inside.install(self._tell)
         if request.symbols:
             self._look_inside(request)
-        if self._knows.call_site and self._inside:
-            self._inside.tell_by(self._knows.call_site.put_context)
 
     def _look_inside(self, request: CompileRequest) -> None:
         """Make what tells of calls and live ranges, as far as a request needs it."""
@@ -262,7 +260,7 @@ class _Server:
         if not knows.call_site and (request.task.knows_calls or derived - {FEATURE}):
             knows.call_site = CallSite(addresses, put)
         if not knows.sites and knows.call_site and request.task.sites:
-            knows.sites = Sites(addresses, knows.call_site.told)
+            knows.sites = Sites(addresses)
         if not knows.live_ranges and (request.task.left or FEATURE in derived):
             knows.live_ranges = LiveRanges(addresses, put)
 

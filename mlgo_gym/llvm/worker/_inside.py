@@ -8,16 +8,17 @@ from the header on, as if it had never been otherwise.
 from __future__ import annotations
 
 import ctypes
+import os
 import traceback
 from array import array
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from time import monotonic_ns
 from typing import Any, Final
 
 from mlgo_gym.llvm.inside._interposer import Interposer
-from mlgo_gym.llvm.inside._telling import OBSERVATION
 from mlgo_gym.llvm.worker._answers import Answerer, Bound
-from mlgo_gym.llvm.worker._besides import CONTEXT, Besides
+from mlgo_gym.llvm.worker._besides import CONTEXT, OBSERVATION, Besides
 
 
 class Conversation:
@@ -84,10 +85,6 @@ class Inside:
         self._tell = tell
         self._interposer.install()
 
-    def tell_by(self, teller: int) -> None:
-        """Have contexts written by code at an address, where it can."""
-        self._interposer.tell_by(teller)
-
     def begin(self, asked: Sequence[Conversation]) -> None:
         """The next compilation's problems."""
         self._asked = list(asked)
@@ -135,9 +132,7 @@ class Inside:
     def _leave(self, outbound: int, asked: Conversation) -> None:
         """From now on the host answers; what it is told is taken where there is more to tell."""
         asked.answerer = None
-        told, size_bytes = asked.besides.native if asked.besides else (0, 0)
-        is_taken = asked.besides is not None
-        self._interposer.mark(outbound, is_taken=is_taken, told=told, size_bytes=size_bytes)
+        self._interposer.mark(outbound, is_taken=asked.besides is not None)
         self._interposer.mark(asked.inbound, is_taken=False)
 
     def _on_read(self, descriptor: int, address: int, size: int) -> int:
@@ -169,14 +164,9 @@ class Inside:
         data = asked.header + asked.context + bytes(asked.unread)
         asked.header = asked.context = b""
         asked.unread.clear()
-        buffer = ctypes.create_string_buffer(data, len(data))
-        done = 0
-        while done < len(data):
-            at = ctypes.addressof(buffer) + done
-            written = int(self._interposer.real_write(descriptor, at, len(data) - done))
-            if written < 0:  # the host has gone; whoever waits for it will find out
-                return
-            done += written
+        with suppress(OSError):  # the host has gone; whoever waits for it will find out
+            while data:
+                data = data[os.write(descriptor, data) :]
 
 
 def words_of(error: BaseException) -> str:
