@@ -12,7 +12,6 @@ from ._attribution import Flip as Flip
 from ._attribution import FlipEffect as FlipEffect
 from ._attribution import Wanted as Wanted
 from ._attribution import flipped as flipped
-from ._attribution import joint_effects as joint_effects
 from ._attribution import single_flips as single_flips
 from ._call_sites import NamedCompilation as NamedCompilation
 from ._call_sites import NamedDecision as NamedDecision

@@ -162,33 +162,6 @@ def flipped(
     ]
 
 
-def joint_effects(
-    base: NamedCompilation, other: NamedCompilation, flipped: Sequence[int]
-) -> list[FlipEffect]:
-    """Return the joint effects of flips that get in each other's way.
-
-    Flips that are good one by one need not be good together. Those that may change a function in
-    common, directly or through others between them, become one flip. They are positions among the
-    decisions of ``base`` that were answered otherwise in ``other``, whatever followed from that.
-    """
-    influences = (_Influence(base.decisions), _Influence(other.decisions))
-    parts: list[tuple[set[str], list[int]]] = []
-    for index in flipped:
-        asked = [base.decisions[index]]
-        functions = set[str]().union(*(each.of(asked) for each in influences))
-        met = [part for part in parts if not part[0].isdisjoint(functions)]
-        apart = [part for part in parts if part[0].isdisjoint(functions)]
-        decisions = [index, *(each for part in met for each in part[1])]
-        parts = [*apart, (functions.union(*(part[0] for part in met)), decisions)]
-    return [
-        FlipEffect(
-            Flip(tuple(sorted(decisions)), frozenset(functions)),
-            _saved(base.functions, other.functions, functions),
-        )
-        for functions, decisions in parts
-    ]
-
-
 class _Influence:
     """The functions that a decision may change, by what is inlined where."""
 

@@ -40,10 +40,6 @@ def train(run: TrainingRun, config: AdvantageConfig, data: Data) -> Validation:
     if not isinstance(run.problem, InliningForSize):
         raise TrainingError(f"advantage: expected InliningForSize, found {run.problem.name}")
     if data.rewards:
-        if config.joint_labels:
-            raise OptionsError(
-                "joint_labels: expected false with a reward, which is not shared out by function"
-            )
         if config.hot_bytes:
             raise OptionsError(
                 f"hot_bytes: expected 0 with a reward, which may be of what is executed, found "

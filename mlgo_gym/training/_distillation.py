@@ -53,7 +53,6 @@ class AdvantageConfig(Ranged):
     start: str = ""
     batches: Count = 2
     flips: Count = 12
-    joint_labels: bool = False
     features: str = ALL_FEATURES
     linked_weight: Part = 0.4
     hot_bytes: NotNegative = 0.0

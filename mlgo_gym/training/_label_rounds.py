@@ -82,7 +82,6 @@ class LabelRounds:
             data.jobs,
             data.timeout_s,
             seed,
-            config.joint_labels,
             config.flips,
             config.band,
             data.rewards,

@@ -2,10 +2,8 @@
 
 Every module is compiled under the policy, and then a few times more with many answers changed at
 once (`search._attribution`). Single decisions are flipped, and all calls of a callee
-together, which is what it takes to make the callee disappear. If asked for, a module where the
-policy departs from LLVM's default is also compiled under the default, and what all departures did
-together is shared out among those whose functions meet. A decision's label is the mean over the
-flips that it was part of, each flip's bytes shared by its decisions.
+together, which is what it takes to make the callee disappear. A decision's
+label is the mean over the flips that it was part of, each flip's bytes shared by its decisions.
 
 There are two labels: bytes of the object, and bytes of the linked package, where a function that is
 in the objects of n modules (a COMDAT group) counts as 1/n of its size in each. Summed over the
@@ -37,10 +35,8 @@ from mlgo_gym.llvm import (
     settings_of,
 )
 from mlgo_gym.problems import (
-    DEFAULT_ADVICE,
     InliningForSize,
     PolicyLike,
-    default,
 )
 from mlgo_gym.rollout import Measure, Rewards, of_module
 from mlgo_gym.search import (
@@ -51,7 +47,6 @@ from mlgo_gym.search import (
     Wanted,
     disjoint_flips,
     effects_of,
-    joint_effects,
     single_flips,
 )
 from mlgo_gym.training._gains import Gains
@@ -79,7 +74,7 @@ class Labelled(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LabelSetting:
-    """How many batches flip single decisions, and callees; and if all departures are shared out.
+    """How many batches flip single decisions, and callees.
 
     By a reward so many flips of each kind are made, one a compilation. Decisions whose costs are in
     the band are wanted most.
@@ -90,7 +85,6 @@ class LabelSetting:
     jobs: Jobs = 1
     timeout_s: float = DEFAULT_TIMEOUT_S
     seed: int = 0
-    joint: bool = False
     flips: int = 12
     band: tuple[int, int] = (-25, 120)
     rewards: Rewards | None = None
@@ -168,8 +162,7 @@ def _labelled(
     if measure:
         known, errors = _gained(naming, base, measure, setting)
     else:
-        departures = np.flatnonzero(actions != observed[DEFAULT_ADVICE]).tolist()
-        known = _saved(naming, base, departures, setting, shares.get(key.package, {}))
+        known = _saved(naming, base, setting, shares.get(key.package, {}))
     episode = Episode(source, problem.layout, observed, actions, **known)
     return Labelled(source, episode, errors)
 
@@ -191,17 +184,12 @@ def _gained(
 def _saved(
     naming: NamingCompiler,
     base: NamedCompilation,
-    departures: Sequence[int],
     setting: LabelSetting,
     shares: Mapping[str, int],
 ) -> dict[str, Any]:
     """The bytes of code that flips save, and the size that they are of."""
     wanted = partial(_wanted, setting.band)
     effects = _effects(naming, base, _generator(naming.module, setting), setting, wanted)
-    if setting.joint and departures:
-        problem = setting.problem
-        other = NamingCompiler(naming.compiler, naming.module, default, problem).compile()
-        effects += joint_effects(base, other, departures)
     labels = _means(effects, len(base.decisions), shares)
     return {"labels": labels, "score": float(base.text_size_bytes)}
 

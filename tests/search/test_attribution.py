@@ -15,7 +15,7 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.problems._policy import FunctionPolicy, Policy, SentPolicy
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.runners._worker import WorkerPolicy
-from mlgo_gym.search._attribution import Flip, disjoint_flips, effects_of, joint_effects
+from mlgo_gym.search._attribution import Flip, disjoint_flips, effects_of
 from mlgo_gym.search._call_sites import NamingCompiler
 from mlgo_gym.stream._events import Observation
 from tests.search.recompiled import saved_by_single_flips
@@ -111,30 +111,6 @@ def test_single_flips_are_what_compiling_again_says(compiler: Compiler, sample: 
     }
     assert len(found) > 5
     assert found == {index: exact[index] for index in found}
-
-
-@pytest.mark.e2e
-@pytest.mark.parametrize(
-    ("name", "of_nobody"), [("scene.cpp", 1), ("json_read.c", 0), ("graph.cpp", 11)]
-)
-def test_what_many_did_together_adds_up(
-    compiler: Compiler, sample: Corpus, name: str, of_nobody: int
-) -> None:
-    """But for a few bytes that are no departure's."""
-    other = NamingCompiler(compiler, sample[name], default).compile()
-    eager = NamingCompiler(compiler, sample[name], lambda seen: int(seen["cost_estimate"][0] < 30))
-    base = eager.compile()
-    observed = InliningForSize().layout.array(each.payload for each in base.decisions)
-    inlined = np.array([each.action for each in base.decisions])
-    departures = np.flatnonzero(inlined != observed["inlining_default"]).tolist()
-    effects = joint_effects(base, other, departures)
-    assert sorted(index for each in effects for index in each.flip.decisions) == departures
-    touched = [name for each in effects for name in each.flip.functions]
-    assert len(touched) == len(set(touched))
-    difference = base.text_size_bytes - other.text_size_bytes
-    assert difference != 0
-    attributed = sum(each.total() for each in effects)
-    assert abs(difference - attributed) <= of_nobody < abs(difference) / 10
 
 
 def test_a_flip_that_did_not_come_again_is_left_out(compiler: Compiler) -> None:

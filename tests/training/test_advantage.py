@@ -34,7 +34,6 @@ from tests.training.test_contexts import InliningForObjects
 QUICK = AdvantageConfig(
     rounds=2,
     batches=1,
-    joint_labels=True,
     hidden=(8,),
     teacher=TeacherConfig(bags=1, iterations=20, least_leaf_rows=5),
     fit=FitConfig(epochs=2),

@@ -9,7 +9,6 @@ import pytest
 
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._packages import ModuleKey, Packages
-from mlgo_gym.datasets._episodes import Episode
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize, never
 from mlgo_gym.search._call_sites import NamedDecision
@@ -74,28 +73,6 @@ def test_labels_are_means_of_what_recompiling_says(compiler: Compiler, tmp_path:
         assert (episode.label(label) * times).tolist() == pytest.approx(expected)
 
 
-def labelled(folder: Path, text: str, *, joint: bool) -> Episode | None:
-    packages = Packages.of({"p": Corpus.load(make_corpus(folder, {"m": assembled(text)}))})
-    setting = LabelSetting(batches=BATCHES, joint=joint)
-    (done,) = label_modules(packages, never, "never", {}, setting)
-    assert done.value[0].policy == "never"
-    return done.value[1]
-
-
-def test_departures_are_shared_out_if_asked_for(compiler: Compiler, tmp_path: Path) -> None:
-    """Against LLVM's default, which inlines all three calls: one more flip for each of them."""
-    alone, joint = (labelled(tmp_path / str(each), CALLS, joint=each) for each in (False, True))
-    assert alone is not None
-    assert joint is not None
-    assert alone.observations["inlining_default"].reshape(-1).tolist() == [1, 1, 1]
-    assert (joint.label("sample_weight") - alone.label("sample_weight")).tolist() == [1, 1, 1]
-    saved = [each.label("saved_bytes") * each.label("sample_weight") for each in (alone, joint)]
-    shared = saved[1] - saved[0]
-    assert shared[0] == pytest.approx(shared[1])  # they meet in their callee
-    module = Corpus.load(tmp_path / "True")["m"]
-    assert shared.sum() == saved_together(compiler, module, never, (0, 1, 2)) < 0
-
-
 def test_what_is_wanted_goes_with_the_band() -> None:
     """Most in its lower part, which is -25 to 60 of -25 to 120."""
 
@@ -111,4 +88,7 @@ def test_what_is_wanted_goes_with_the_band() -> None:
 
 def test_a_module_that_never_asks_has_no_labels(tmp_path: Path) -> None:
     text = 'target triple = "x86_64-unknown-linux-gnu"\ndefine i32 @f() { ret i32 1 }\n'
-    assert labelled(tmp_path, text, joint=True) is None
+    packages = Packages.of({"p": Corpus.load(make_corpus(tmp_path, {"m": assembled(text)}))})
+    (done,) = label_modules(packages, never, "never", {}, LabelSetting(batches=BATCHES))
+    assert done.value.source.policy == "never"
+    assert done.value.episode is None

@@ -293,14 +293,6 @@ def test_labels_of_what_is_linked_are_of_objects_with_sections(sample: Corpus) -
     assert source.settings["function_sections"] is source.settings["data_sections"] is True
 
 
-def test_joint_labels_are_of_functions(tmp_path: Path) -> None:
-    with pytest.raises(OptionsError) as error:
-        trained(Corpus.load(SAMPLE_CORPUS), tmp_path / "run", "joint_labels=true")
-    assert str(error.value) == (
-        "joint_labels: expected false with a reward, which is not shared out by function"
-    )
-
-
 def test_what_is_hot_is_measured_by_a_reward(tmp_path: Path) -> None:
     with pytest.raises(OptionsError) as error:
         trained(Corpus.load(SAMPLE_CORPUS), tmp_path / "run", "hot_bytes=100")

@@ -180,7 +180,7 @@ def scores(jobs: Jobs, track: Callable[..., Any] = lambda found, _: found) -> st
 def labels(jobs: Jobs) -> list[tuple[str, bytes]]:
     """What a round of labels says of two modules."""
     packages = Packages.of({"sample": Corpus.load(SAMPLE_CORPUS).only(("digest.c", "scene.cpp"))})
-    setting = LabelSetting(jobs=jobs, joint=True)
+    setting = LabelSetting(jobs=jobs)
     found = label_modules(packages, PROBLEM.policy("never"), "never", {}, setting)
     return [
         (f"{done.item}: {name}", column.tobytes())
