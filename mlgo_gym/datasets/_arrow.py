@@ -31,9 +31,6 @@ _SCORES: Final = ("reward", "score", "baseline_score")
 SITE: Final = "site"
 """The column of text that says where each decision is; ``""`` where that is not known."""
 
-LATER: Final = (LABELS[-1], SITE)
-"""The last columns, which are younger than the format: the files of before have none."""
-
 NUMBERS: Final = ("outcome", *_SCORES, *LABELS)
 """The columns of numbers that need not be there: null in the file, NaN as an array."""
 
@@ -181,18 +178,6 @@ def _texts(episode: Episode) -> Iterator[str]:
 def _sites(episode: Episode) -> Iterator[str]:
     yield from (site.to_json() for site in episode.sites)
     yield from [""] * (len(episode) - len(episode.sites))
-
-
-def without(schema: Any, later: int) -> Any:
-    """The columns of a file that is so many columns older (`LATER`)."""
-    return pa.schema(list(schema)[: len(schema) - later], schema.metadata)
-
-
-def unknown(name: str, rows: int) -> Any:
-    """Return the values of a column that a file does not have."""
-    if name == SITE:
-        return _text_column([""], [rows])
-    return pa.nulls(rows, pa.float64())
 
 
 def _text_column(texts: Sequence[str], lengths: Sequence[int]) -> Any:

@@ -20,7 +20,6 @@ from mlgo_gym.datasets._arrow import (
     arrow_schema,
     column_widths,
     pa,
-    unknown,
 )
 from mlgo_gym.datasets._episodes import (
     LABELS,
@@ -214,13 +213,8 @@ def _levels(parts: list[Part]) -> str:
 def _read(part: Part, rows: int, columns: Sequence[str] | None) -> Iterator[Batch]:
     try:
         with opened(part.path) as file:
-            there = file.schema_arrow.names
-            widths = column_widths(part.header)
-            lacking = [n for n in widths if n not in there and (columns is None or n in columns)]
-            check_groups(file, {n: widths[n] for n in there}, columns, part.path)
+            check_groups(file, column_widths(part.header), columns, part.path)
             for batch in file.iter_batches(rows, columns=columns, use_threads=False):
-                for name in lacking:
-                    batch = batch.append_column(name, unknown(name, len(batch)))  # noqa: PLW2901
                 yield Batch(batch, part.header.layout, str(part.path))
     except pa.ArrowException as error:
         raise DatasetError(str(part.path), f"damaged: {error}") from error

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from mlgo_gym.base import DatasetError, local_folder, open_regular, parse_json, replacing
-from mlgo_gym.datasets._arrow import LATER, arrow_schema, pa, pq, table_of, without
+from mlgo_gym.datasets._arrow import arrow_schema, pa, pq, table_of
 from mlgo_gym.datasets._episodes import Episode, SourceKey
 from mlgo_gym.datasets._header import METADATA_KEY, DatasetHeader
 
@@ -220,8 +220,8 @@ def cannot(verb: str, path: Path | str, error: OSError) -> DatasetError:
 
 
 def _check_columns(found: Any, expected: Any, path: Path) -> None:
-    """See that columns are those that are expected, or those of an older file."""
-    if any(found.equals(without(expected, later)) for later in range(len(LATER) + 1)):
+    """See that columns are those that are expected."""
+    if found.equals(expected):
         return
     names = {each.name: each.type for each in expected}
     for each in found:

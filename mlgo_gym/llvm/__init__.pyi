@@ -69,7 +69,6 @@ from ._watching import is_watched as is_watched
 from ._watching import tell as tell
 from ._watching import watching as watching
 from ._worker_process import Worker as Worker
-from .command._options import OPTIONAL as OPTIONAL
 from .command._options import settings_of_code as settings_of_code
 from .inside._call_site import CALL_SITE_SYMBOLS as CALL_SITE_SYMBOLS
 from .inside._call_site import CALL_SITE_WRITERS as CALL_SITE_WRITERS

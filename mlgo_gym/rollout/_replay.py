@@ -13,7 +13,6 @@ from mlgo_gym.base import OptionsError, TraceError, TrainingLogError, UsageError
 from mlgo_gym.corpus import Module
 from mlgo_gym.llvm import (
     COMPILE,
-    OPTIONAL,
     Compilation,
     CompilationResult,
     CompileOptions,
@@ -223,13 +222,11 @@ def _file(trace: Trace, key: str, kind: type[Problem], files: Mapping[str, objec
 def options_of_trace(trace: Trace) -> CompileOptions:
     """The options that a trace was recorded with; its level is the one that was used."""
     names = [each.name for each in fields(CompileOptions)]
-    missing = [name for name in names if name not in (*trace.settings, *OPTIONAL)]
-    if missing:
-        needed = ", ".join(name for name in names if name not in OPTIONAL)
-        raise TraceError(trace.module, f"settings: expected {needed}, found no {missing}")
-    known = {name: _frozen(trace.settings[name]) for name in names if name in trace.settings}
+    if missing := [name for name in names if name not in trace.settings]:
+        expected = ", ".join(names)
+        raise TraceError(trace.module, f"settings: expected {expected}, found no {missing}")
     try:
-        return CompileOptions(**known)
+        return CompileOptions(**{name: _frozen(trace.settings[name]) for name in names})
     except OptionsError as error:
         raise TraceError(trace.module, f"settings: {error}") from error
 
@@ -251,8 +248,8 @@ def _check(trace: Trace, module: Module, options: CompileOptions | None) -> Comp
     recorded = options_of_trace(trace)
     given, own = (settings_of_code(each.settings()) if each else {} for each in (options, recorded))
     for name, value in given.items():
-        if value != own.get(name, False):
-            raise _differs(trace, name, own.get(name, False), value)
+        if value != own[name]:
+            raise _differs(trace, name, own[name], value)
     return recorded
 
 

@@ -1,15 +1,15 @@
 r"""Traces: the decisions of one compilation, enough to repeat it byte for byte.
 
-The file format, version 1, or 2 where sites were recorded::
+The file format, version 1::
 
     HEADER\n     one line of JSON, UTF-8
     BODY         zlib: the advice tensors of all decisions, then, if recorded, all observations,
-                 then, in version 2, the site of each decision (`Site.to_json`), a line each
+                 then, if recorded, the site of each decision (`Site.to_json`), a line each
     HASH         32 bytes: SHA-256 of everything before
 
 HEADER is an object::
 
-    trace            1 or 2, the version
+    trace            1, the version
     module           the module's name
     module_sha256    SHA-256 of the module's bytes
     settings         what decided the code besides: level, models, problem and its settings
@@ -21,7 +21,7 @@ HEADER is an object::
     object_sha256    SHA-256 of the object that came out
     text_size_bytes  the size of the object's code
     body_bytes       the length of BODY in bytes
-    sites_bytes      in version 2, the length of the sites in bytes
+    sites_bytes      the length of the sites in bytes; 0 where they were not recorded
 
 Tensors are packed in the order of the decisions and, within an observation, of the features.
 """
@@ -53,7 +53,7 @@ from mlgo_gym.llvm import CompilationResult, Site, check_site_lengths, read_site
 from mlgo_gym.problems import Layout
 from mlgo_gym.stream import feature_specs
 
-_VERSION, _VERSION_WITH_SITES = 1, 2
+_VERSION: Final = 1
 _MAX_BODY_BYTES: Final = 1 << 30
 _MAX_FILE_BYTES: Final = _MAX_BODY_BYTES + (1 << 24)
 _MAX_HEADER_BYTES: Final = 1 << 20
@@ -64,7 +64,7 @@ _ABOUT: Final = (
 )  # fmt: skip
 _HASHES: Final = ("module_sha256", "object_sha256")
 _TEXTS: Final = ("module", "module_sha256", "llvm_version", "object_sha256", "byte_order")
-_COUNTS: Final = ("decisions", "text_size_bytes", "body_bytes")
+_COUNTS: Final = ("decisions", "text_size_bytes", "body_bytes", "sites_bytes")
 _SHOWN: Final = 40
 
 
@@ -166,7 +166,7 @@ class Trace:
         sites = b"".join(lines)
         body = zlib.compress(self.advice + self.observations + sites, 9)
         header = {
-            "trace": _VERSION_WITH_SITES if sites else _VERSION,
+            "trace": _VERSION,
             "module": self.module,
             "module_sha256": self.module_sha256,
             "settings": dict(self.settings),
@@ -178,7 +178,7 @@ class Trace:
             "object_sha256": self.object_sha256,
             "text_size_bytes": self.text_size_bytes,
             "body_bytes": len(body),
-            **({"sites_bytes": len(sites)} if sites else {}),
+            "sites_bytes": len(sites),
         }
         data = json.dumps(header, allow_nan=False).encode() + b"\n" + body
         return data + hashlib.sha256(data).digest()
@@ -195,7 +195,7 @@ class Trace:
             raise TraceError(name, str(error)) from error
         advice_bytes = header["decisions"] * advice_spec.size_bytes
         total = advice_bytes + header["decisions"] * sum(spec.size_bytes for spec in features)
-        unpacked = _inflated(body, total + header.get("sites_bytes", 0), name)
+        unpacked = _inflated(body, total + header["sites_bytes"], name)
         return cls(
             advice_spec=advice_spec,
             advice=unpacked[:advice_bytes],
@@ -241,12 +241,9 @@ def _header(data: bytes, name: str) -> tuple[dict[str, Any], int]:
         header = None
     if not isinstance(header, dict) or "trace" not in header:
         raise TraceError(name, f"expected a trace's header, found {data[:_SHOWN]!r}")
-    if header["trace"] not in (_VERSION, _VERSION_WITH_SITES):
+    if header["trace"] != _VERSION:
         found = brief(header["trace"])
-        expected = f"expected version {_VERSION} or {_VERSION_WITH_SITES}"
-        raise TraceError(name, f"{expected}, found {found}")
-    if header["trace"] == _VERSION:
-        header.pop("sites_bytes", None)
+        raise TraceError(name, f"expected version {_VERSION}, found {found}")
     _check_fields(header, name)
     expected = header["body_bytes"] + _HASH_BYTES
     if len(data) - start != expected:
@@ -261,15 +258,14 @@ def _header(data: bytes, name: str) -> tuple[dict[str, Any], int]:
 def _check_fields(header: Mapping[str, Any], name: str) -> None:
     kinds: dict[str, type] = dict.fromkeys(_TEXTS, str)
     kinds |= {"settings": dict, "features": list}
-    counts = (*_COUNTS, "sites_bytes") if header["trace"] == _VERSION_WITH_SITES else _COUNTS
-    kinds |= dict.fromkeys(counts, int)
+    kinds |= dict.fromkeys(_COUNTS, int)
     for field_name, kind in kinds.items():
         value = header.get(field_name)
         if not isinstance(value, kind) or isinstance(value, bool):
             raise TraceError(name, f"{field_name}: expected {kind.__name__}, found {brief(value)}")
     for field_name in _HASHES:
         _check_hash(header[field_name], field_name, name)
-    for field_name in counts:
+    for field_name in _COUNTS:
         if not 0 <= header[field_name] <= _MAX_BODY_BYTES:
             raise TraceError(
                 name,

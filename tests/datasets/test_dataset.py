@@ -58,24 +58,17 @@ def test_what_is_written_is_read(problem: type[Problem], data: st.DataObject) ->
     assert dataset.row_count == sum(map(len, expected))
 
 
-@pytest.mark.parametrize("lacking", [["site"], ["saved_share", "site"]])
-def test_files_from_before_there_were_the_last_columns(lacking: list[str], tmp_path: Path) -> None:
-    """They lack them, also beside files that have them, and are read as if nothing was known."""
-    old, new = (write(tmp_path / name, episode(source(n))) for n, name in enumerate(("old", "new")))
-    (path,) = old.glob("*.parquet")
+def test_a_file_that_lacks_a_column(tmp_path: Path) -> None:
+    folder = write(tmp_path, episode(source(0)))
+    (path,) = folder.glob("*.parquet")
     with pq.ParquetFile(path) as file:
         table, about = file.read(), {MODULES_KEY: file.metadata.metadata[MODULES_KEY]}
-    table = table.drop_columns(lacking)
+    table = table.drop_columns(["site"])
     with pq.ParquetWriter(path, table.schema) as writer:
         writer.write_table(table)
         writer.add_key_value_metadata(about)
-    dataset = Dataset.open(old, new)
-    first, second = dataset.episodes()
-    assert same(first, episode(source(0)))
-    assert same(second, episode(source(1)))
-    assert np.isnan(dataset.read(["saved_share"])["saved_share"]).tolist() == [True] * 6
-    assert dataset.read(["site"])["site"].tolist() == [""] * 6
-    assert list(dataset.read(["saved_bytes"])) == ["saved_bytes"]
+    with pytest.raises(DatasetError, match=r"columns: expected \['site'\], found \['package', "):
+        Dataset.open(folder)
 
 
 def test_sites(tmp_path: Path) -> None:

@@ -95,6 +95,7 @@ def test_any_trace_comes_back(trace: Trace) -> None:
         "decisions": len(trace.advice) // width(trace.advice_spec),
         "object_sha256": trace.object_sha256,
         "text_size_bytes": trace.text_size_bytes,
+        "sites_bytes": 0,
     }
     assert Trace.from_bytes(data) == trace
     size = sum(map(width, trace.features))

@@ -43,8 +43,6 @@ _JOINED: Final = sorted(
 
 
 _NOT_CODE: Final = ("data_sections", "addrsig")
-OPTIONAL: Final = ("function_sections", *_NOT_CODE)
-"""Fields of `CompileOptions` that records may lack, which means that they are off."""
 
 
 def settings_of_code(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,13 +128,8 @@ class CompileOptions:
         return replace(self, function_sections=True, data_sections=True, addrsig=True)
 
     def settings(self) -> dict[str, Any]:
-        """The fields by name, as JSON values, for records.
-
-        Sections and addresses are in it where they are asked for, as records before they could be
-        have it.
-        """
-        settings = asdict(self)
-        return {name: each for name, each in settings.items() if each or name not in OPTIONAL}
+        """The fields by name, as JSON values, for records."""
+        return asdict(self)
 
     def target(self) -> Target:
         """Return the settings that a worker is sent, without LLVM's own options."""
