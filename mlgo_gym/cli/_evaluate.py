@@ -30,7 +30,8 @@ def add_options(add: shared.Options) -> None:
     what = "add the best of each module among all policies and LLVM's own; for register "
     what += "allocation, the best of each function"
     add("--keep-smaller", "", what)
-    add("--traces", "DIR", "compare traces that 'search --output' has written", type=place)
+    what = "add policy 'search', which answers as 'search --output DIR' has found"
+    add("--traces", "DIR", what, type=place)
     add("--text", "", "for register allocation: also compare the code, in twice the time")
     what = "also link each package: the sizes plain, after --gc-sections and after --icf=safe"
     add("--linked", "", what)
@@ -47,7 +48,14 @@ def add_options(add: shared.Options) -> None:
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cli.show import _evaluation as shown
     from mlgo_gym.cli.show._evaluation_record import as_record, time_record
-    from mlgo_gym.evaluation import ModuleTimes, Setting, evaluate, measure_times, time_changes
+    from mlgo_gym.evaluation import (
+        ModuleTimes,
+        Setting,
+        evaluate,
+        measure_times,
+        time_changes,
+        with_searched,
+    )
 
     if not options.model and not options.policy:
         raise OptionsError("expected --model or --policy, found neither")
@@ -55,15 +63,16 @@ def run(options: argparse.Namespace, output: Output) -> int:
     packages = shared.packages_of(options)
     is_final = check_final(packages, options)
     how = {"problem": shared.problem_of(options), **shared.compilation_of(options)}
-    how |= {"with_text": options.text, "traces": options.traces and local_folder(options.traces)}
-    how |= {"keep_smaller": options.keep_smaller}
+    how |= {"with_text": options.text, "keep_smaller": options.keep_smaller}
     setting = Setting(**how)
     times: list[ModuleTimes] = []
     if options.linked:
         options.additions.insert(0, Links(packages))
     for each in options.additions:
         each.check(packages)
-    with shared.policies_of(options, setting.problem) as policies:
+    traces = options.traces and local_folder(options.traces)
+    with shared.policies_of(options, setting.problem) as given:
+        policies = with_searched(given, traces, packages, setting)
         scored = evaluate(
             (),
             packages,
@@ -93,7 +102,6 @@ def run(options: argparse.Namespace, output: Output) -> int:
     scores = scored.scores
     output.warn_of_not_honoured(each.not_honoured for each in scores)
     errors: list[object] = [error for each in scores for error in each.errors]
-    errors += [each.trace_error for each in scores if each.trace_error]
     errors += [error for each in options.additions for error in each.failures()]
     status = output.warn_of(dict.fromkeys(map(str, errors)))  # a module may fail in several ways
     save(scored, options, output)

@@ -10,6 +10,7 @@ from ._curves import interquartile_mean as interquartile_mean
 from ._evaluate import Track as Track
 from ._evaluate import in_order as in_order
 from ._evaluate import module_scores as module_scores
+from ._evaluate import with_searched as with_searched
 from ._figure import NO_PLOTS as NO_PLOTS
 from ._figure import NOTE as NOTE
 from ._figure import WIDTH as WIDTH

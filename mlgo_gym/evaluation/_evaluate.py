@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
-from mlgo_gym.base import InputError, OptionsError, TraceError
+from mlgo_gym.base import InputError, OptionsError
 from mlgo_gym.corpus import OTHER_LANGUAGE, ModuleKey, Packages, PackagesLike, language_of
 from mlgo_gym.evaluation._scores import ModuleScores, scores_of
 from mlgo_gym.evaluation._summary import Scored
-from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, Jobs, settings_of_code
+from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, Jobs, options_of
 from mlgo_gym.model import find_model
 from mlgo_gym.problems import PolicyLike, Problem
 from mlgo_gym.rollout import (
@@ -22,15 +22,18 @@ from mlgo_gym.rollout import (
     SMALLEST,
     Comparison,
     ModuleReport,
+    RecordedPolicy,
     TextSize,
     Trace,
+    check_settings,
     made_of_reports,
     measure_of,
     rollout,
-    trace_path,
-    without_frames,
+    trace_paths,
 )
 from mlgo_gym.runners import model_policies, problem_of_models, settings_of_models
+
+_SEARCH: Final = "search"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +47,8 @@ class Setting:
         timeout_s: how long LLVM may take for one compilation, in seconds.
         with_text: make objects too where the problem is scored without (register allocation),
             which takes about twice the time.
-        traces: a folder with what a search has found, as `search._corpus_search` leaves it.
         keep_smaller: add the best of each module, or of each function if functions are scored by
             themselves, among all policies and LLVM's own.
-
-    Raises:
-        OptionsError: there are traces, and they cannot be for this problem.
 
     >>> from mlgo_gym import InliningForSize
     >>> Setting(InliningForSize(), jobs=2).with_text
@@ -61,12 +60,7 @@ class Setting:
     jobs: Jobs = 1
     timeout_s: float = DEFAULT_TIMEOUT_S
     with_text: bool = False
-    traces: Path | None = None
     keep_smaller: bool = False
-
-    def __post_init__(self) -> None:
-        if self.traces and not measure_of(self.problem).makes_objects:
-            raise OptionsError(f"traces: expected InliningForSize, found {self.problem.name}")
 
     def rollout(
         self,
@@ -124,7 +118,7 @@ def evaluate(
         jobs: how many workers compile at once; the scores do not depend on it.
         timeout_s: how long LLVM may take for one compilation, in seconds.
         with_text: make objects too where the problem is scored without.
-        traces: a folder with what a search has found.
+        traces: a folder with what a search has found, which is one more policy: ``search``.
         keep_smaller: add the best of each module or function among all policies.
 
     Raises:
@@ -132,6 +126,7 @@ def evaluate(
         OptionsError: a setting has a value that it cannot have, or a model is machine code of
             somebody else's and not trusted.
         CorpusError: a folder is no corpus.
+        TraceError: as from `with_searched`.
 
     >>> from mlgo_gym import SAMPLE_CORPUS, Corpus
     >>> few = Corpus.load(SAMPLE_CORPUS).only(["digest.c", "scene.cpp"])
@@ -144,13 +139,47 @@ def evaluate(
     if problem is None:
         kind = problem_of_models(paths)
         problem = kind(**settings_of_models(paths, kind))
-    setting = Setting(problem, opt_level, jobs, timeout_s, with_text, traces, keep_smaller)
+    setting = Setting(problem, opt_level, jobs, timeout_s, with_text, keep_smaller)
     with model_policies(paths, mode, setting.problem, policies, trusted=trusted) as found:
-        answering = {**found, **policies}
+        answering = with_searched({**found, **policies}, traces, packages, setting)
         with closing(module_scores(packages, answering, setting)) as scores:
             known = list(track(scores, len(packages)))
     added = (SMALLEST,) if setting.keep_smaller else ()
     return Scored(in_order(known, packages), (*answering, *added), seed)
+
+
+def with_searched(
+    policies: Mapping[str, PolicyLike], folder: Path | None, packages: Packages, setting: Setting
+) -> dict[str, PolicyLike]:
+    """Add what a search has found, if there is a folder of it, as policy ``search``.
+
+    Modules are known by their hashes. Those without a trace are compiled as by LLVM itself.
+
+    Raises:
+        OptionsError: there is no trace of any of the modules, a policy of that name, or another
+            problem than the inliner's.
+        TraceError: a trace was recorded with another setting, or by another LLVM.
+    """
+    if folder is None:
+        return dict(policies)
+    if _SEARCH in policies:
+        raise OptionsError(f"policy: expected a name other than {_SEARCH!r}, found it")
+    if not measure_of(setting.problem).makes_objects:
+        raise OptionsError(f"traces: expected InliningForSize, found {setting.problem.name}")
+    keys: dict[str, ModuleKey] = {}
+    for key in packages:
+        with suppress(InputError):  # the compilation names what is wrong
+            keys[packages[key].sha256] = key
+    traces = []
+    for trace in map(Trace.load, trace_paths(folder)):
+        if trace.module_sha256 in keys:
+            module = packages[keys[trace.module_sha256]]
+            options = options_of(module, setting.opt_level)
+            check_settings(trace, setting.problem, options)
+            traces.append(trace)
+    if not traces:
+        raise OptionsError(f"traces {str(folder)!r}: expected one of these modules, found none")
+    return {**policies, _SEARCH: RecordedPolicy(traces, setting.problem.policy())}
 
 
 def module_scores(
@@ -165,7 +194,7 @@ def module_scores(
         for key, scores in found:
             if not scores.language:
                 scores = replace(scores, language=_language(packages, key))  # noqa: PLW2901
-            yield _with_oracle(scores, setting.traces)
+            yield scores
 
 
 def in_order(scores: Iterable[ModuleScores], corpora: PackagesLike) -> list[ModuleScores]:
@@ -208,38 +237,3 @@ def _compiled(
 
 def _scores_of(report: ModuleReport) -> ModuleScores:
     return scores_of(report, report.language)
-
-
-def _with_oracle(scores: ModuleScores, folder: Path | None) -> ModuleScores:
-    """The scores with the size in ``[PACKAGE/]NAME.trace``, or with why it cannot be compared."""
-    if folder is None or not scores.is_complete:
-        return scores
-    paths = [trace_path(each, scores.module) for each in (folder / scores.package, folder)]
-    path = next((each for each in paths if each.is_file()), None)
-    if path is None:
-        return scores
-    try:
-        trace = Trace.load(path)
-        _check(trace, scores, path)
-    except InputError as error:
-        return replace(scores, trace_error=without_frames(error))
-    return replace(scores, oracle_text_bytes=trace.text_size_bytes)
-
-
-def _check(trace: Trace, scores: ModuleScores, path: Path) -> None:
-    expected, found = (
-        {
-            "module_sha256": each.module_sha256,
-            "llvm_version": each.llvm_version,
-            **settings_of_code(each.settings),
-        }
-        for each in (scores, trace)
-    )
-    for name, value in expected.items():
-        if _plain(found.get(name)) != _plain(value):
-            raise TraceError(str(path), f"{name}: expected {value}, found {found.get(name)}")
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON gives it back."""
-    return list(value) if isinstance(value, tuple) else value

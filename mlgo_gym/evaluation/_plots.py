@@ -12,7 +12,6 @@ from mlgo_gym.evaluation._summary import Scored, Statistic
 from mlgo_gym.rollout import BASELINE
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _LINEAR_PERCENT: Final = 10.0
@@ -88,7 +87,6 @@ def _modules(scored: Scored) -> Figure:
     for policy in scored.policies:
         changes = 100 * (scored.values(statistic.key, policy)[known] / baselines[known] - 1)
         axes.scatter(baselines[known], changes, s=14, alpha=0.6, label=plot_label(policy))
-    _add_oracle(axes, scored)
     axes.set_xscale("log")
     axes.set_yscale("symlog", linthresh=_LINEAR_PERCENT)
     low, high = axes.get_ylim()
@@ -101,15 +99,3 @@ def _modules(scored: Scored) -> Figure:
     axes.set_title(f"{int(known.sum())} modules by {plot_label(statistic.title)}")
     axes.legend()
     return figure
-
-
-def _add_oracle(axes: Axes, scored: Scored) -> None:
-    searched = [
-        (each.oracle_text_bytes, each.code[BASELINE].text_bytes)
-        for each in scored.modules
-        if each.oracle_text_bytes is not None and each.code[BASELINE].text_bytes
-    ]
-    if searched:
-        sizes, baselines = np.array(searched, float).T
-        changes = 100 * (sizes / baselines - 1)
-        axes.scatter(baselines, changes, s=20, marker="_", color="black", label="search oracle")

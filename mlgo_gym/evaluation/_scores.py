@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mlgo_gym.base import MlgoGymError
 from mlgo_gym.llvm import CompilationResult
 from mlgo_gym.rollout import (
     BASELINE,
@@ -23,8 +22,8 @@ from mlgo_gym.rollout import (
 class ModuleScores:
     """One module under LLVM's own heuristic, which is called `BASELINE`, and under each policy.
 
-    Costs are of register allocation, functions those that ask, by policy; the oracle's size is a
-    search's, or has an error. A module with errors is left out of all sums.
+    Costs are of register allocation, functions those that ask, by policy. A module with errors is
+    left out of all sums.
     """
 
     package: str
@@ -34,8 +33,6 @@ class ModuleScores:
     costs: Mapping[str, float] = field(default_factory=dict)
     functions: Mapping[str, GeometricMean] = field(default_factory=dict)
     code: Mapping[str, Code] = field(default_factory=dict, repr=False)
-    oracle_text_bytes: int | None = None
-    trace_error: MlgoGymError | None = None
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
     llvm_version: str = ""
     module_sha256: str = ""

@@ -137,10 +137,6 @@ class Scored:
         """The modules of a package."""
         return self.only(lambda each: each.package == name)
 
-    def searched(self) -> Scored:
-        """The modules that a search has seen."""
-        return self.only(lambda each: each.oracle_text_bytes is not None)
-
     @property
     def languages(self) -> list[str]:
         """The languages of the modules."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from mlgo_gym.base import TraceError
 from mlgo_gym.corpus import Module
-from mlgo_gym.llvm import CompileOptions, recorded
+from mlgo_gym.llvm import CompileOptions, llvm_version, recorded
 from mlgo_gym.problems import Action, Answer, Policy, PolicyLike, Problem, SentPolicy, as_policy
 from mlgo_gym.rollout._replay import compare_with_trace, options_of_trace, settings_of_problem
 from mlgo_gym.rollout._trace import Trace
@@ -168,10 +168,11 @@ def check_settings(trace: Trace, problem: Problem, options: CompileOptions) -> N
     """See that a trace was recorded as modules are compiled now.
 
     Raises:
-        TraceError: another problem, or a setting of another value; the message says which.
+        TraceError: another problem or LLVM, or a setting of another value; the message says which.
     """
     recorded = settings_of_problem(trace) | options_of_trace(trace).settings()
-    found = problem.settings() | options.settings()
+    recorded |= {"llvm_version": trace.llvm_version}
+    found = problem.settings() | options.settings() | {"llvm_version": llvm_version()}
     for name in dict.fromkeys((*found, *recorded)):
         value = found.get(name)
         if name == "opt_level" and value is None:  # LLVM chooses, as it did

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from matplotlib.container import ErrorbarContainer
@@ -16,19 +14,18 @@ from tests.evaluation.test_summary import module
 
 def test_what_is_drawn() -> None:
     """A module by what it was, where it was something; a total with its interval."""
-    sizes = {"half": (1000, 500, 400), "new": (0, 65, 65), "more": (200, 250, None)}
+    sizes = {"half": (1000, 500), "new": (0, 65), "more": (200, 250)}
     scores = [
-        replace(module("p", name, Code(before, {}), Code(after, {})), oracle_text_bytes=found)
-        for name, (before, after, found) in sizes.items()
+        module("p", name, Code(before, {}), Code(after, {}))
+        for name, (before, after) in sizes.items()
     ]
     scored = Scored(scores, ["mine"])
     plots = plots_of(scored)
     assert set(plots) == {"totals", "modules"}
     rows = len(plots["totals"].axes[0].get_yticklabels())
     assert plots["totals"].get_size_inches().tolist() == pytest.approx([9, 1.5 + 0.32 * rows])
-    mine, oracle = plots["modules"].axes[0].collections
+    (mine,) = plots["modules"].axes[0].collections
     assert np.asarray(mine.get_offsets()).tolist() == [[1000, -50], [200, 25]]
-    assert np.asarray(oracle.get_offsets()).tolist() == [[1000, -60]]
     axes = plots["modules"].axes[0]
     assert axes.get_title() == "2 modules by text"
     low, high = axes.get_ylim()

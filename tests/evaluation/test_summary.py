@@ -176,7 +176,6 @@ def test_what_is_printed_of_many_modules() -> None:
     scores = [
         replace(
             module("p", f"m{number}", each, Code(each.text_bytes + 100 + number, {})),
-            oracle_text_bytes=900 if number == 4 else None,
             settings={"problem": "P"},
         )
         for number, each in enumerate(code)
@@ -192,9 +191,7 @@ def test_what_is_printed_of_many_modules() -> None:
     assert isinstance(extra, Grid)
     assert [_text(row[0]) for row in extra.rows] == [each.module for each in scores]
     assert [_text(row[-1]) for row in extra.rows][:2] == ["+10.0 %", "+10.1 %"]
-    page = evaluation_page(Scored(scores, ["mine"]), {}).decode()
-    assert "text, search oracle" in page
-    assert page.count("-10.4 %") == 1  # 900 of 1,004
+    assert "+10.1 %" in evaluation_page(Scored(scores, ["mine"]), {}).decode()
     few = list(evaluation_tables(Scored(scores[:20], ["mine"]), modules=False))
     assert not [each for each in few if isinstance(each, str) and "more;" in each]
 

@@ -45,8 +45,6 @@ def evaluation_tables(scored: Scored, *, modules: bool) -> Iterator[Grid | str]:
             yield worse
         if (more := len(scored.worse(policy)) - _SHOWN_WORSE) > 0:
             yield f"and {more} more; --json has all."
-    if oracle := _oracle(scored):
-        yield oracle
 
 
 def evaluation_page(scored: Scored, plots: Mapping[str, Figure]) -> bytes:
@@ -150,10 +148,9 @@ def _modules(
 ) -> Grid:
     """Every module by its own text or score; in full, with its language and all that is known."""
     asked = policies if is_full else policies[:1]
-    has_oracle = is_full and any(each.oracle_text_bytes is not None for each in scored.modules)
     headings = [_first("module", statistics, policies), *(["language"] if is_full else [])]
     headings += [f"decisions, {each}" for each in asked] if is_full else ["decisions"]
-    headings += [*_headings(statistics, policies), *(["text, search oracle"] if has_oracle else [])]
+    headings += _headings(statistics, policies)
     values = [
         (scored.values(each.key, BASELINE), [scored.values(each.key, name) for name in policies])
         for each in statistics
@@ -165,7 +162,6 @@ def _modules(
         for baselines, columns in values:
             row.append(amount(baselines[place]))
             row += [ratio(each[place], baselines[place]) for each in columns]
-        row += [_found(scores)] if has_oracle else []
         rows.append(row)
     return Grid(headings, rows)
 
@@ -191,21 +187,6 @@ def _worse(scored: Scored, policy: str, most: int | None = None) -> Grid | None:
     return Grid(("worse", BASELINE, policy, "more", "change"), rows) if rows else None
 
 
-def _oracle(scored: Scored) -> Grid | None:
-    """The modules that a search has seen, and what it found."""
-    searched = scored.searched()
-    if not searched.modules:
-        return None
-    text = next(each for each in searched.statistics() if each.key == "text")
-    baseline = searched.baseline(text)
-    found = {each: searched.total(text, each) for each in searched.policies}
-    found["search oracle"] = sum(each.oracle_text_bytes or 0 for each in searched.modules)
-    rows: list[Row] = [[BASELINE, amount(baseline), ""]]
-    rows += [[name, amount(value), ratio(value, baseline)] for name, value in found.items()]
-    first = f"{_counted(len(searched.modules), 'module')} with traces"
-    return Grid((first, "text", "change"), rows, folds=True)
-
-
 def _first(name: str, statistics: Sequence[Statistic], policies: Sequence[str]) -> str:
     """The first heading, which names the one statistic that changes are of."""
     return f"{name}: {statistics[0].title}" if policies and len(statistics) == 1 else name
@@ -223,12 +204,6 @@ def _headings(statistics: Sequence[Statistic], policies: Sequence[str]) -> Itera
 
 def _with_interval(found: RelativeChange) -> Cell:
     return change(found.value, found.interval)
-
-
-def _found(scores: ModuleScores) -> Cell:
-    if scores.oracle_text_bytes is None:
-        return Cell("", 1.0)
-    return ratio(scores.oracle_text_bytes, scores.code[BASELINE].text_bytes)
 
 
 def _name(scored: Scored, scores: ModuleScores) -> str:

@@ -36,7 +36,6 @@ def as_record(scored: Scored, setting: Setting, seed: int) -> dict[str, Any]:
         "worse": {
             policy: [_worse(each) for each in scored.worse(policy)] for policy in scored.policies
         },
-        "oracle": _oracle(scored),
         "modules": _modules(scored),
     }
 
@@ -83,16 +82,6 @@ def _worse(worse: Worse) -> dict[str, Any]:
     }
 
 
-def _oracle(scored: Scored) -> dict[str, Any] | None:
-    """The modules that a search has seen: their sizes under each policy, and what it found."""
-    searched = scored.searched()
-    if not searched.modules:
-        return None
-    return _group(searched) | {
-        "oracle_text_bytes": sum(each.oracle_text_bytes or 0 for each in searched.modules)
-    }
-
-
 def _modules(scored: Scored) -> list[dict[str, Any]]:
     keys = [each.key for each in scored.statistics() if not each.is_mean]
     columns = {
@@ -116,6 +105,4 @@ def _module(
     if place is not None:
         for key, values in columns.items():
             record[key] = {name: float(column[place]) for name, column in values.items()}
-    if scores.oracle_text_bytes is not None:
-        record["oracle_text_bytes"] = scores.oracle_text_bytes
     return record
