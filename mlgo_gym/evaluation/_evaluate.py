@@ -191,16 +191,15 @@ def module_scores(
             raise OptionsError(f"policy: expected a name other than {name!r}, found it")
     packages = Packages.of(corpora)
     with closing(_compiled(packages, policies, setting)) as found:
-        for key, scores in found:
-            if not scores.language:
-                scores = replace(scores, language=_language(packages, key))  # noqa: PLW2901
-            yield scores
+        for scores in found:
+            language = scores.language or _language(packages, scores.key)
+            yield replace(scores, language=language)
 
 
 def in_order(scores: Iterable[ModuleScores], corpora: PackagesLike) -> list[ModuleScores]:
     """The scores in the order of the packages and of their modules."""
     places = {key: place for place, key in enumerate(Packages.of(corpora))}
-    return sorted(scores, key=lambda each: places[ModuleKey(each.package, each.module)])
+    return sorted(scores, key=lambda each: places[each.key])
 
 
 def _language(packages: Packages, key: ModuleKey) -> str:
@@ -212,7 +211,7 @@ def _language(packages: Packages, key: ModuleKey) -> str:
 
 def _compiled(
     packages: Packages, policies: Mapping[str, PolicyLike], setting: Setting
-) -> Generator[tuple[ModuleKey, ModuleScores]]:
+) -> Generator[ModuleScores]:
     """The scores of each module and, if asked for, its code, which is made by itself then."""
     how = Comparison(setting.opt_level, keep_smaller=setting.keep_smaller)
     by = partial(
@@ -220,7 +219,7 @@ def _compiled(
         packages,
         policies,
         setting.problem,
-        _scores_of,
+        scores_of,
         jobs=setting.jobs,
         timeout_s=setting.timeout_s,
         in_order=False,
@@ -229,11 +228,6 @@ def _compiled(
         if not setting.with_text or measure_of(setting.problem).makes_objects:
             yield from found
             return
-        first = dict(found)
+        first = {each.key: each for each in found}
     with closing(by(replace(how, measure=TextSize()))) as found:
-        for key, other in found:
-            yield key, first[key].with_code(other)
-
-
-def _scores_of(report: ModuleReport) -> ModuleScores:
-    return scores_of(report, report.language)
+        yield from (first[each.key].with_code(each) for each in found)

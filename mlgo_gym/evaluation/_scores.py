@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from mlgo_gym.corpus import ModuleKey
 from mlgo_gym.llvm import CompilationResult
 from mlgo_gym.rollout import (
     BASELINE,
@@ -40,6 +41,11 @@ class ModuleScores:
     not_honoured: tuple[str, ...] = ()
 
     @property
+    def key(self) -> ModuleKey:
+        """The package and the module."""
+        return ModuleKey(self.package, self.module)
+
+    @property
     def is_complete(self) -> bool:
         return not self.errors
 
@@ -50,7 +56,7 @@ class ModuleScores:
         return replace(self, code=other.code, errors=errors)
 
 
-def scores_of(report: ModuleReport, language: str) -> ModuleScores:
+def scores_of(report: ModuleReport) -> ModuleScores:
     """Return the scores of a report."""
     results = report.results
     policies = {name: result for name, result in results.items() if name != BASELINE}
@@ -63,7 +69,7 @@ def scores_of(report: ModuleReport, language: str) -> ModuleScores:
     return ModuleScores(
         package=report.package,
         module=report.module,
-        language=language,
+        language=report.language,
         decisions={name: result.decisions for name, result in policies.items()},
         costs={name: measure.score(result) for name, result in scored.items()},
         functions={

@@ -305,10 +305,9 @@ def rollout(
     >>> report.reward(report.attempts[0]) <= 0
     True
     """
-    packages = Packages.of(corpora)
     how = Comparison(opt_level, measure, also, keep_decisions, sites, keep_smaller)
-    found = made_of_reports(
-        packages,
+    return made_of_reports(
+        Packages.of(corpora),
         policies,
         problem,
         _as_it_is,
@@ -317,8 +316,6 @@ def rollout(
         timeout_s=timeout_s,
         in_order=in_order,
     )
-    with closing(found):
-        yield from (report for _, report in found)
 
 
 def made_of_reports(
@@ -331,7 +328,7 @@ def made_of_reports(
     jobs: Jobs,
     timeout_s: float,
     in_order: bool,
-) -> Generator[tuple[ModuleKey, _Value]]:
+) -> Generator[_Value]:
     """Yield a function's value for each report; other arguments are as in `rollout`."""
     CompileOptions(how.opt_level)
     measure = how.measure_for(problem)
@@ -345,10 +342,10 @@ def made_of_reports(
         for done in found:
             package, name = done.item
             if done.error is None:
-                yield done.item, done.value
+                yield done.value
                 continue
             error = without_frames(done.error)
-            yield done.item, make(ModuleReport(name, measure, None, (), error, package=package))
+            yield make(ModuleReport(name, measure, None, (), error, package=package))
 
 
 def _as_it_is(report: ModuleReport) -> ModuleReport:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mlgo_gym.base import TrainingError
-from mlgo_gym.corpus import OTHER_LANGUAGE, Module, ModuleKey
+from mlgo_gym.corpus import Module, ModuleKey
 from mlgo_gym.evaluation import (
     WORSE_RATIO,
     ModuleScores,
@@ -161,7 +161,7 @@ def _scored(
     measure = rewards.of(key).measure
     report = compared(compiler, module, policies, problem, Comparison(measure=measure))
     with of_module(key.name):
-        return scores_of(replace(report, package=key.package), OTHER_LANGUAGE)
+        return scores_of(replace(report, package=key.package))
 
 
 def validate_functions(

@@ -117,7 +117,7 @@ def plot(reports: Sequence[ModuleReport], policies: Sequence[str]) -> Figure | N
     if not changes:
         return None
     if len(changes) > _MOST_BARS:
-        return plots_of(Scored([scores_of(each, "") for each in reports], policies))["modules"]
+        return plots_of(Scored([scores_of(each) for each in reports], policies))["modules"]
     figure = new_figure(WIDTH, 1.2 + 0.22 * len(changes) * (len(policies) + 1))
     axes = figure.add_subplot()
     for index, policy in enumerate(policies):
