@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from mlgo_gym.corpus import Module
 from mlgo_gym.llvm import (
@@ -116,25 +116,15 @@ def deploy_modules(
     opt_level: str | None = None,
     jobs: Jobs = 1,
     timeout_s: float = DEFAULT_TIMEOUT_S,
-    form: Form = "object",
-    keep_decisions: bool = False,
-    keep_smaller: bool = False,
-    also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
+    **how: Any,
 ) -> Generator[Done[str, Deployed]]:
-    """Deploy modules by their names, in order; one that fails does not end the rest."""
+    """Deploy modules by their names, in order, with further keywords of `deploy`.
+
+    One that fails does not end the rest.
+    """
 
     def work(compiler: Compiler, name: str) -> Deployed:
         module = read(name)
-        return deploy(
-            compiler,
-            module,
-            options_of(module, opt_level),
-            problem,
-            policies,
-            form=form,
-            keep_decisions=keep_decisions,
-            keep_smaller=keep_smaller,
-            also=also,
-        )
+        return deploy(compiler, module, options_of(module, opt_level), problem, policies, **how)
 
     return each(names, work, partial(Compiler, timeout_s=timeout_s), jobs=jobs, in_order=True)
