@@ -76,9 +76,11 @@ class Rewards(AbstractContextManager["Rewards"]):
         self._kinds = (type(given),) if given else measure_kinds(self.name)
         for kind in self._kinds:
             kind.check(self._corpora)
-        self._opt_level = opt_level
-        self._timeout_s = timeout_s
-        self._policy = policy
+        self._how: dict[str, Any] = {
+            "opt_level": opt_level,
+            "timeout_s": timeout_s,
+            "policy": policy,
+        }
         self._jobs = jobs
         self._alone = threading.Lock()
         self._made: dict[str, Reward] = {}
@@ -104,8 +106,7 @@ class Rewards(AbstractContextManager["Rewards"]):
                 f"reward {self.name!r}: expected workers on this machine, where its programs run, "
                 "found a cluster"
             )
-        how = (self._given or self.name, self.packages, self._opt_level, self._timeout_s)
-        return partial(Rewards, policy=self._policy), how
+        return partial(Rewards, **self._how), (self._given or self.name, self.packages)
 
     def of(self, key: ModuleKey) -> Reward:
         """The reward of a module's package.
@@ -116,14 +117,8 @@ class Rewards(AbstractContextManager["Rewards"]):
         """
         with self._alone:
             if key.package not in self._made:
-                measure = measure_named(
-                    self.name,
-                    self._corpora[key.package],
-                    self._policy,
-                    opt_level=self._opt_level,
-                    jobs=self._jobs,
-                    timeout_s=self._timeout_s,
-                )
+                corpus = self._corpora[key.package]
+                measure = measure_named(self.name, corpus, jobs=self._jobs, **self._how)
                 self._stack.callback(measure.close)
                 same = {"programs_sha256": None, **measure.context()}
                 self._made[key.package] = Reward(measure, same)
