@@ -34,6 +34,12 @@ def run(*arguments: str | Path, cwd: Path, **environment: str) -> Done:
     return done
 
 
+def check_refused(message: str, *arguments: str | Path, cwd: Path, **environment: str) -> None:
+    """See that a command ends with this error and status 1."""
+    done = run(*arguments, cwd=cwd, **environment)
+    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
+
+
 def run_process(*arguments: str | Path, cwd: Path, **environment: str) -> Done:
     """The same by a process of its own."""
     return subprocess.run(

@@ -19,7 +19,7 @@ from mlgo_gym.llvm import Compiler
 from mlgo_gym.problems import InliningForSize, Problem, RegallocEviction
 from mlgo_gym.runners import RunnerPolicy, runner_factory
 from mlgo_gym.stream._training_log import TrainingLogReader
-from tests.cli.command import run_process
+from tests.cli.command import check_refused, run_process
 
 MODEL = Path(__file__).parents[1] / "models" / "inliner"
 ADVICE = f"{MODEL}"
@@ -249,19 +249,11 @@ def test_a_log_of_what_was_kept(
         ),
     ],
 )
-def test_errors(
-    arguments: list[str],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_errors(arguments: list[str], message: str, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     card = {"problem": "RegallocEviction", "llvm_version": "22.1.0", "features": ["mask"]}
     (tmp_path / "other" / "card.json").write_text(json.dumps(card))
-    assert main(["compile", *arguments]) == 1
-    assert capsys.readouterr().err == f"mlgo-gym: error: {message}\n"
+    check_refused(message, "compile", *arguments, cwd=tmp_path)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["other"]
 
 

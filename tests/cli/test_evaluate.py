@@ -19,7 +19,7 @@ from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always
 from mlgo_gym.rollout._link import linked_sizes
-from tests.cli.command import run
+from tests.cli.command import check_refused, run
 
 MODELS = Path(__file__).parents[1] / "models"
 NEVER = MODELS / "never"
@@ -364,19 +364,11 @@ def test_only_bad_modules(small_folder: Path, capsys: pytest.CaptureFixture[str]
         ),
     ],
 )
-def test_errors(
-    arguments: list[str],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_errors(arguments: list[str], message: str, tmp_path: Path) -> None:
     for name in ("lowest_density", "never", "unknown_feature"):
         shutil.copytree(MODELS / name, tmp_path / name)
     (tmp_path / "empty").mkdir()
-    monkeypatch.chdir(tmp_path)
-    assert main(["evaluate", *arguments]) == 1
-    assert capsys.readouterr().err == f"mlgo-gym: error: {message}\n"
+    check_refused(message, "evaluate", *arguments, cwd=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -387,14 +379,6 @@ def test_errors(
         (["--html", "none/page.html"], "--html: expected an existing folder, found 'none'"),
     ],
 )
-def test_files_that_cannot_be_written(
-    arguments: list[str],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_files_that_cannot_be_written(arguments: list[str], message: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.chdir(tmp_path)
-    assert main(["evaluate", "--policy", "never", *arguments]) == 1
-    assert capsys.readouterr().err == f"mlgo-gym: error: {message}\n"
+    check_refused(message, "evaluate", "--policy", "never", *arguments, cwd=tmp_path)

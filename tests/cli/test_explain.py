@@ -17,7 +17,7 @@ from mlgo_gym.lab.insight.commands._show_decision_page import source_listing
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._task import Task
 from mlgo_gym.llvm.command._options import CompileOptions
-from tests.cli.command import run
+from tests.cli.command import check_refused, run
 from tests.conftest import require
 from tests.llvm.test_sites import IN_SOURCE
 
@@ -246,8 +246,7 @@ def test_nothing_differs(tmp_path: Path) -> None:
     ],
 )
 def test_bad_input(options: tuple[str, ...], message: str, tmp_path: Path) -> None:
-    done = run("explain", *options, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
+    check_refused(message, "explain", *options, cwd=tmp_path)
 
 
 @pytest.mark.smoke

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.cli._main import main
-from tests.cli.command import run
+from tests.cli.command import check_refused, run
 
 MODELS = Path(__file__).parents[1] / "models"
 
@@ -90,14 +90,6 @@ def test_a_bad_module_among_good_ones(
         ),
     ],
 )
-def test_errors(
-    model: str,
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_errors(model: str, message: str, tmp_path: Path) -> None:
     shutil.copytree(MODELS / "lowest_density", tmp_path / "lowest_density")
-    monkeypatch.chdir(tmp_path)
-    assert main(["explain-features", "--model", model]) == 1
-    assert capsys.readouterr().err == f"mlgo-gym: error: {message}\n"
+    check_refused(message, "explain-features", "--model", model, cwd=tmp_path)

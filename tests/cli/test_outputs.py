@@ -15,7 +15,7 @@ import pytest
 
 from mlgo_gym.cli._main import CommandParser
 from mlgo_gym.cli._writing import OutputFile
-from tests.cli.command import run
+from tests.cli.command import check_refused, run
 from tests.cli.test_help import COMMANDS
 
 _NAME = "same.png"
@@ -166,9 +166,8 @@ def test_other_files(words: str, message: str) -> None:
 
 def test_a_model_onto_itself() -> None:
     shutil.copytree(Path(__file__).parents[1] / "models" / "never", "never")
-    done = run("distill", "--model", "never", "--output", "./never", cwd=Path())
     message = "--output: expected another folder than --model, found 'never'"
-    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
+    check_refused(message, "distill", "--model", "never", "--output", "./never", cwd=Path())
 
 
 def test_a_corpus_onto_itself(small_folder: Path) -> None:

@@ -13,7 +13,7 @@ from mlgo_gym.cli._search import _grid
 from mlgo_gym.cli.show._grid import Cell
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.search._corpus_search import ModuleSearch
-from tests.cli.command import run
+from tests.cli.command import check_refused, run
 from tests.cli.test_evaluate import copied
 from tests.lab.programs.conftest import DESCRIPTION, MakeCorpus
 from tests.search.test_rewards import LOOP
@@ -163,8 +163,9 @@ def test_a_build_has_no_workloads(reward: str, tmp_path: Path) -> None:
 def test_rewards_that_are_none(
     small_folder: Path, tmp_path: Path, options: tuple[str, ...], message: str
 ) -> None:
-    done = run("search", "--corpus", small_folder, "--output", "found", *options, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
+    check_refused(
+        message, "search", "--corpus", small_folder, "--output", "found", *options, cwd=tmp_path
+    )
 
 
 def test_a_limit_of_text_that_is_no_number(small_folder: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.model._freeze import freeze
-from tests.cli.command import PROGRAM, Done, run
+from tests.cli.command import PROGRAM, Done, check_refused, run
 from tests.conftest import require
 
 MODEL = Path(__file__).parent.parent / "models" / "default"
@@ -87,9 +87,8 @@ def test_token_and_certificate(one: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("option", ["--token-file", "--tls-certificate"])
 def test_access_without_a_host(option: str, tmp_path: Path) -> None:
     """What only a host would be told is not passed over."""
-    done = run("rollout", option, "file", cwd=tmp_path)
     message = f"{option}: expected '--mode interactive' beside it, found 'release'"
-    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
+    check_refused(message, "rollout", option, "file", cwd=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -108,8 +107,7 @@ def test_access_without_a_host(option: str, tmp_path: Path) -> None:
     ],
 )
 def test_hosts_that_cannot_be(options: list[str], message: str, tmp_path: Path) -> None:
-    done = run("serve", "--model", MODEL, *options, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
+    check_refused(message, "serve", "--model", MODEL, *options, cwd=tmp_path)
 
 
 def test_machine_code_of_others_is_not_served(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from corpus_tools.code import code_sections
 from mlgo_gym.cli._main import main
-from tests.cli.command import run
+from tests.cli.command import check_refused
 
 SOURCES = {
     "a.c": "static int g(int x) { return x * x; } int f(int x) { return g(x) + g(x + 1); }\n",
@@ -163,8 +163,7 @@ def test_builds_that_are_not_to_be_compared(
 ) -> None:
     for name in ("a.o", "b.o"):
         (builds[1] / "lib" / name).rename(builds[1] / "lib" / f"other-{name}")
-    done = run("size-report", one, other, cwd=builds[0].parent)
-    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
+    check_refused(message, "size-report", one, other, cwd=builds[0].parent)
 
 
 def test_what_was_kept(
@@ -205,15 +204,7 @@ def test_what_was_kept(
         ("text", "build 'text': expected ELF objects or programs, found none"),
     ],
 )
-def test_errors(
-    name: str,
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_errors(name: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "text").write_text("no code")
-    assert main(["size-report", name, name]) == 1
-    assert capsys.readouterr().err == f"mlgo-gym: error: {message}\n"
+    check_refused(message, "size-report", name, name, cwd=tmp_path)

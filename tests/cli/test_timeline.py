@@ -25,7 +25,7 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.runners._models import model_policies
 from mlgo_gym.runners._worker import WorkerPolicy
-from tests.cli.command import run
+from tests.cli.command import check_refused, run
 
 trace = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
 PROBLEM = InliningForSize()
@@ -223,6 +223,5 @@ def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(EnvironmentSetupError) as raised:
         Timeline(io.BytesIO())
     assert str(raised.value) == message
-    done = run("rollout", "--policy", "never", "--timeline", "it.pftrace", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
+    check_refused(message, "rollout", "--policy", "never", "--timeline", "it.pftrace", cwd=tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -11,7 +11,7 @@ import pytest
 from corpus_tools.manifest import MANIFEST_NAME
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS
 from mlgo_gym.problems._vocabulary import Vocabulary
-from tests.cli.command import run
+from tests.cli.command import check_refused, run
 from tests.conftest import require
 
 TRAIN = ("vocabulary", "train", "--output", "v.json")
@@ -90,7 +90,6 @@ def test_what_is_refused(small_folder: Path, tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
     manifest = {"modules": [], "has_thinlto": False}
     (small_folder / MANIFEST_NAME).write_text(json.dumps(manifest))
-    done = run(*train, cwd=tmp_path)
     message = f"corpus {str(small_folder)!r}: expected at least one module, found none"
-    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
+    check_refused(message, *train, cwd=tmp_path)
     assert [path.name for path in tmp_path.glob("v.*")] == []

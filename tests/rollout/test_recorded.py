@@ -16,7 +16,7 @@ from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.rollout._recorded import RecordedContexts, RecordedPolicy
 from mlgo_gym.rollout._replay import record
 from mlgo_gym.rollout._trace import Trace
-from tests.cli.command import run
+from tests.cli.command import check_refused, run
 
 PROBLEM = InliningForSize()
 
@@ -95,8 +95,7 @@ def test_other_settings_are_named(
     options: tuple[str, ...], message: str, trace: Trace, tmp_path: Path
 ) -> None:
     trace.save(tmp_path / "it.trace")
-    done = run("explain", "--trace", "it.trace", *options, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
+    check_refused(message, "explain", "--trace", "it.trace", *options, cwd=tmp_path)
 
 
 @pytest.mark.parametrize("name", ["derived", "skip_policy"])

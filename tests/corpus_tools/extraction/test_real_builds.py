@@ -117,23 +117,6 @@ def test_local_thinlto(
     assert len(found) == 2 * len(THIN_SOURCES)
 
 
-def test_local_thinlto_without_the_link(
-    local_thinlto: Path,
-    tmp_path: Path,
-    llvm_extract: Extract,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-    arguments = ["--thinlto_build", "local", "--obj_base_dir", str(local_thinlto)]
-    assert main([*arguments, "--output_dir", str(ours)]) == 0
-    assert "global_command_override is <UNSPECIFIED>" in capsys.readouterr().err
-    llvm_extract(theirs, *arguments)
-    assert sorted(modules_of(ours)) == sorted(modules_of(theirs))
-    del (expected := tree(theirs))["corpus_description.json"]
-    del (found := tree(ours))["corpus_description.json"]
-    assert found == expected
-
-
 def test_distributed_thinlto(
     distributed_thinlto: Path,
     tmp_path: Path,
