@@ -23,6 +23,7 @@ __all__ = [
     "brief",
     "holds",
     "is_file",
+    "kind_of_file",
     "open_regular",
     "own_file",
     "parse_json",
@@ -48,7 +49,13 @@ LARGEST_TEXT_BYTES: Final = 1 << 28
 
 
 _KINDS: Final = MappingProxyType(
-    {stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+    {
+        stat.S_IFIFO: "a FIFO",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+        stat.S_IFLNK: "a link",
+        stat.S_IFSOCK: "a socket",
+    }
 )
 _BRIEF: Final = reprlib.Repr()
 _BRIEF.maxstring = _BRIEF.maxother = 80
@@ -86,12 +93,17 @@ def open_regular(path: Path) -> BufferedReader:
     """
     flags = os.O_NONBLOCK | os.O_NOCTTY  # opening a FIFO waits for nobody
     raw = FileIO(str(path), opener=lambda name, given: os.open(name, given | flags))
-    kind = stat.S_IFMT(os.fstat(raw.fileno()).st_mode)
-    if kind != stat.S_IFREG:
+    mode = os.fstat(raw.fileno()).st_mode
+    if not stat.S_ISREG(mode):
         raw.close()
-        found = _KINDS.get(kind, "something else")
+        found = kind_of_file(mode)
         raise FileError(errno.EINVAL, f"expected a regular file, found {found}", str(path))
     return BufferedReader(raw)
+
+
+def kind_of_file(mode: int) -> str:
+    """What a message calls a file of this mode, which is no regular one."""
+    return _KINDS.get(stat.S_IFMT(mode), "something else")
 
 
 def read_regular(path: Path, limit_bytes: int = LARGEST_TEXT_BYTES) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import errno
 import json
 import os
@@ -16,14 +17,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
+from mlgo_gym.base import _files
 from mlgo_gym.base._files import (
     PARTIAL,
+    FileError,
+    check_contents,
     replacing,
     staged_folder,
     write_atomically,
@@ -166,7 +169,7 @@ def test_a_file_system_where_all_files_have_names(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nameless_files_are_refused(monkeypatch, number)
-    with suppress(OSError):
+    with contextlib.suppress(OSError):
         write_atomically(tmp_path / "it", b"new")
     left = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
     assert left == ({} if number == errno.EMFILE else {"it": b"new"})
@@ -239,6 +242,52 @@ def test_a_fifo_is_written_as_it_is(tmp_path: Path) -> None:
     assert found == [b"through the pipe"]
     assert path.is_fifo()
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_fifo_that_nobody_reads_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.setattr(_files, "_READER_S", 0.1)
+    with pytest.raises(FileError) as caught:
+        write_atomically(tmp_path / "pipe", b"for nobody")
+    assert caught.value.strerror == "expected a reader of the FIFO within 0.1 s, found none"
+    assert caught.value.filename == str(tmp_path / "pipe")
+
+
+def make_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server, contextlib.chdir(path.parent):
+        server.bind(path.name)
+
+
+FOREIGN: dict[str, tuple[Callable[[Path], object], str]] = {
+    "file": (lambda path: path.symlink_to("../victim/precious"), "a link"),
+    "folder": (lambda path: path.symlink_to("../victim"), "a link"),
+    "dangling": (lambda path: path.symlink_to("../victim/none"), "a link"),
+    "circle": (lambda path: path.symlink_to(path.name), "a link"),
+    "FIFO": (os.mkfifo, "a FIFO"),
+    "socket": (make_socket, "a socket"),
+}
+"""What is in no folder that is read and written by names: what makes it, and what it is called."""
+
+
+@pytest.mark.parametrize("place", ["it", "model/it"])
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_what_leads_out_of_a_folder(kind: str, place: str, tmp_path: Path) -> None:
+    """The folder itself may be a link."""
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim" / "precious").touch()
+    (tmp_path / "real" / "model").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "real" / "file").touch()
+    check_contents(tmp_path / "link")
+    make, found = FOREIGN[kind]
+    make(tmp_path / "real" / place)
+    with pytest.raises(FileError) as caught:
+        check_contents(tmp_path / "link")
+    what = "expected files and folders alone in it, found"
+    assert caught.value.strerror == f"{what} {found}: {place!r}; remove it"
+    assert caught.value.filename == str(tmp_path / "link" / place)
 
 
 WRITES_TO_STDOUT = """

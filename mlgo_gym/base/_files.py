@@ -24,13 +24,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from corpus_tools.reading import FileError, open_regular, parse_json
+from corpus_tools.reading import FileError, brief, kind_of_file, open_regular, parse_json
 from corpus_tools.reading import read_regular as read_bounded
 from corpus_tools.scratch import replaced_folder
 
 __all__ = [
     "PARTIAL",
     "FileError",
+    "check_contents",
     "locked_folder",
     "open_regular",
     "parse_json",
@@ -52,7 +53,37 @@ PARTIAL: Final = ".partial"
 _NO_SUCH_FILES: Final = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS)
 _BUFFER_BYTES: Final = 1 << 17
 _LOCK_STEP_S: Final = 0.02
+_READER_S: Final = 5.0
+"""How long the reader of a FIFO may take to open it, beside which a command was started."""
+
 _NAME_LENGTH: Final = 48
+
+
+def check_contents(folder: Path) -> None:
+    """See that there are files and folders alone in a folder that is read and written by names.
+
+    Whoever made the folder has chosen what its names lead to: a link leads out of it, and who
+    opens a FIFO waits. The folder itself may be a link, since the user has named it.
+
+    Raises:
+        FileError: there is something else.
+        OSError: a folder in it cannot be read.
+    """
+    pending = [str(folder)]
+    while pending:
+        with os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(entry.path)
+                elif not entry.is_file(follow_symlinks=False):
+                    raise _foreign(folder, entry)
+
+
+def _foreign(folder: Path, entry: os.DirEntry[str]) -> FileError:
+    found = kind_of_file(entry.stat(follow_symlinks=False).st_mode)
+    name = brief(os.path.relpath(entry.path, folder))
+    reason = f"expected files and folders alone in it, found {found}: {name}; remove it"
+    return FileError(errno.EINVAL, reason, entry.path)
 
 
 def file_stamp(path: str) -> tuple[int, int] | None:
@@ -80,8 +111,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     Where the block raises or the process is killed, what was there before stays. A file that is
     replaced keeps its permissions; a new one gets those of the umask. Of a symbolic link, the
     target is replaced. What is there and is no regular file, such as a FIFO, a device or
-    ``/dev/stdout``, is written as it is. Other programs may write to the file's ``name`` instead.
-    Where it cannot be written, the error's ``filename`` is this path.
+    ``/dev/stdout``, is written as it is; a FIFO that nobody opens for reading is an error. Other
+    programs may write to the file's ``name`` instead. Where it cannot be written, the error's
+    ``filename`` is this path.
     """
     with _naming(path):
         mode = _mode(path)
@@ -177,7 +209,8 @@ class _NamedFile(io.FileIO):
     def __init__(self, path: Path, file: Path | int, name: str | None = None) -> None:
         self._path = path
         with _naming(path):
-            super().__init__(file if isinstance(file, int) else str(file), "w", closefd=not name)
+            given = file if isinstance(file, int) else _open_special(file)
+            super().__init__(given, "w", closefd=not name)
         self.name = name or str(path)
 
     def buffered(self) -> BinaryIO:
@@ -190,6 +223,24 @@ class _NamedFile(io.FileIO):
     def close(self) -> None:
         with _naming(self._path):
             super().close()
+
+
+def _open_special(path: Path) -> int:
+    """Open what is no regular file for writing; of a FIFO, once somebody reads it."""
+    deadline = time.monotonic() + _READER_S
+    while True:
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        except OSError as error:
+            if error.errno != errno.ENXIO or not path.is_fifo():
+                raise
+            if time.monotonic() >= deadline:
+                reason = f"expected a reader of the FIFO within {_READER_S:g} s, found none"
+                raise FileError(errno.ENXIO, reason, str(path)) from error
+            time.sleep(_LOCK_STEP_S)
+        else:
+            os.set_blocking(descriptor, True)
+            return descriptor
 
 
 def _new_file(temporary: Path) -> int:

@@ -26,7 +26,7 @@ from urllib.parse import unquote
 from corpus_tools.budget import Budget
 from corpus_tools.scratch import scratch_folder
 from mlgo_gym.base._errors import EnvironmentSetupError, OptionsError
-from mlgo_gym.base._files import FileError, locked_folder
+from mlgo_gym.base._files import FileError, check_contents, locked_folder
 from mlgo_gym.base._own_folder import cache_folder, check_way, claim
 
 PROTOCOLS: Final = ("s3", "gs", "az", "hf", "memory")
@@ -333,11 +333,12 @@ def worked_folder(given: str | Path) -> Iterator[WorkedFolder]:
     """Yield a folder to be read and written here; what a URI names is copied first.
 
     A folder here is made and locked, and removed if it stays empty; nothing is locked at a URI.
-    One process works on a folder at a time.
+    One process works on a folder at a time. The folder may be a link; in it are none
+    (`check_contents`).
 
     Raises:
-        OptionsError: it is a URI of another protocol, or names no folder, or another process works
-            there.
+        OptionsError: it is a URI of another protocol, or names no folder, another process works
+            there, or there is a link, a FIFO or a device in it.
         EnvironmentSetupError: the protocol's package is not installed.
         OSError: it cannot be read.
 
@@ -362,6 +363,7 @@ def _locked(folder: Path) -> Iterator[None]:
     with ExitStack() as stack:
         try:
             stack.enter_context(locked_folder(folder, patience_s=0))
+            check_contents(folder)
         except BlockingIOError as error:
             raise OptionsError(f"{str(folder)!r}: another process is working there") from error
         except OSError as error:

@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import Protocol
 
 from corpus_tools.scratch import scratch_folder
-from mlgo_gym.base import PARTIAL, DatasetError, RemoteFolder, local_folder, locked_folder
+from mlgo_gym.base import (
+    PARTIAL,
+    DatasetError,
+    RemoteFolder,
+    check_contents,
+    local_folder,
+    locked_folder,
+)
 from mlgo_gym.datasets._parts import SUFFIX, cannot, part_name, part_paths
 
 
@@ -37,6 +44,7 @@ def part_folder(place: Path | str) -> Iterator[PartFolder]:
                 found: PartFolder = _SharedFolder(place, stack.enter_context(scratch_folder()))
             else:
                 stack.enter_context(locked_folder(place, patience_s=0))
+                check_contents(place)
                 found = _OwnFolder(place)
         except BlockingIOError as error:
             raise DatasetError(str(place), "another process is writing there") from error

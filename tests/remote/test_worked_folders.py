@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -58,6 +59,33 @@ def test_one_process_works_on_a_folder_here(tmp_path: Path) -> None:
     with worked_folder(path):
         (path / "file").touch()
     assert path.exists()
+
+
+COMMANDS = {
+    "train": (["train", "clone", "--output"], "{folder!r}: "),
+    "search": (["search", "--output"], "{folder!r}: "),
+    "tune": (["tune", "--corpus", "corpus", "--output"], "{folder!r}: "),
+    "rollout": (["rollout", "--policy", "never", "--traces"], "{folder!r}: "),
+    "dataset": (["dataset", "record", "--policy", "never", "--output"], "dataset {folder!r}: "),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_folder_in_which_names_lead_out_of_it(name: str, tmp_path: Path) -> None:
+    """Nothing is written, there or here, by any command that goes on in a folder."""
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim" / "precious").touch()
+    shutil.copytree(SAMPLE_CORPUS, tmp_path / "corpus")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "model").symlink_to("../victim")
+    words, named = COMMANDS[name]
+    done = run(*words, folder, cwd=tmp_path)
+    what = "cannot be written: expected files and folders alone in it, found a link: 'model'"
+    line = f"mlgo-gym: error: {named.format(folder=str(folder))}{what}; remove it\n"
+    assert (done.returncode, done.stderr) == (1, line)
+    assert [each.name for each in folder.iterdir()] == ["model"]
+    assert [each.name for each in (tmp_path / "victim").iterdir()] == ["precious"]
 
 
 @pytest.mark.usefixtures("storage")
