@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import reprlib
 import stat
@@ -197,7 +198,7 @@ _CALLED: Final = {
 
 
 def shaped(value: Any, shape: Shape, name: str = "") -> Any:
-    """Return a value of JSON that has a shape; whole numbers pass as a ``float``.
+    """Return a value of JSON that has a shape; whole numbers pass as a ``float``, NaN does not.
 
     Args:
         value: as `parse_json` returns it.
@@ -216,7 +217,8 @@ def shaped(value: Any, shape: Shape, name: str = "") -> Any:
     where = f"{name}: " if name else ""
     kind = type(shape) if isinstance(shape, dict | list) else shape
     kinds = kind if isinstance(kind, tuple) else (kind,)
-    if not any(type(value) is each or (each is float and type(value) is int) for each in kinds):
+    is_number = type(value) is int or (type(value) is float and not math.isnan(value))
+    if not any(is_number if each is float else type(value) is each for each in kinds):
         expected = " or ".join(_CALLED[each] for each in kinds)
         raise ValueError(f"{where}expected {expected}, found {brief(value)}")
     if isinstance(shape, list):

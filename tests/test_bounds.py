@@ -174,6 +174,8 @@ NUMBERS = {
     "characters of the sites of an episode of a dataset": _site.MAX_SITES_LENGTH,
     "characters of one site of a dataset": _site.MAX_SITE_LENGTH,
     "layers of a network, by its configuration": _networks.MOST_LAYERS,
+    "weights of a network, by its configuration (of one that is read: as many as its file "
+    "has)": _networks._MOST_WEIGHTS,
     "levels of JSON": reading.MAX_LEVELS,
     "values of JSON, of which an object counts as five, and a comma in a text as "
     "one": reading.MAX_VALUES,

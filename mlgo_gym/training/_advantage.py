@@ -68,7 +68,9 @@ class _Trainer:
         self._features = network_features(problem, config.features)
         self._start = load_start(config.start, problem) if config.start else None
         self._labels = LabelRounds(run, problem, config, data)
-        checkpoint = run.restore() or Checkpoint(0, {}, {"validations": []})
+        checkpoint = run.restore({"validations": [{"loss": float}]}) or Checkpoint(
+            0, {}, {"validations": []}
+        )
         self._round = checkpoint.step
         self._validations: list[dict[str, Any]] = list(checkpoint.state["validations"])
         self._best: Validation | None = None

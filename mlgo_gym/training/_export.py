@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -46,7 +46,7 @@ from mlgo_gym.model import (
 )
 from mlgo_gym.problems import Problem
 from mlgo_gym.training._model_folder import model_folder, unwritable
-from mlgo_gym.training._networks import PolicyNetwork, network_from_config
+from mlgo_gym.training._networks import PolicyNetwork, check_arrays, network_from_config
 
 _NETWORK_FILE: Final = "network.json"
 _WEIGHTS_FILE: Final = "weights.npz"
@@ -141,6 +141,7 @@ def load_network(directory: Path) -> PolicyNetwork:
     try:
         weights = _weights(read_arrays(data, len(data)))
         network = network_from_config(config, sum(each.size for each in weights))
+        check_arrays(_numbered(weights), _numbered(network.get_weights()))
         network.set_weights(weights)
     except OptionsError as error:
         raise ModelError(source, f"{_NETWORK_FILE}: {error}") from error
@@ -157,6 +158,11 @@ def _weights(arrays: Mapping[str, Any]) -> list[Any]:
     if wrong := [each.dtype for each in found if each.dtype.kind != "f"]:
         raise ValueError(f"expected floating-point numbers, found {wrong[0]}")
     return found
+
+
+def _numbered(weights: Sequence[Any]) -> dict[str, Any]:
+    """Arrays by the names that they have in a file."""
+    return {str(index): each for index, each in enumerate(weights)}
 
 
 def _inputs(network: PolicyNetwork, problem: Problem) -> dict[str, tf.TensorSpec]:
@@ -178,5 +184,4 @@ def _write(network: PolicyNetwork, problem: Problem, folder: Path) -> None:
     shutil.rmtree(folder / "assets", ignore_errors=True)  # it is empty
     write_json(folder / _NETWORK_FILE, network.config())
     with (folder / _WEIGHTS_FILE).open("wb") as file:
-        weights: dict[str, Any] = {str(i): each for i, each in enumerate(network.get_weights())}
-        np.savez(file, **weights)
+        np.savez(file, **_numbered(network.get_weights()))

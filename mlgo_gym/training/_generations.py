@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Protocol, TypeVar
+from typing import Annotated, Any, Final, Protocol, TypeVar
 
 import keras
 import numpy as np
 
+from corpus_tools.reading import Shape
 from mlgo_gym.base import WorkloadError
 from mlgo_gym.llvm import Compiler
 from mlgo_gym.rollout import Failure
@@ -23,11 +24,12 @@ from mlgo_gym.training._export import save_model
 from mlgo_gym.training._features import ALL_FEATURES
 from mlgo_gym.training._networks import (
     PolicyNetwork,
+    check_arrays,
     network_for,
     network_from_config,
     with_margin,
 )
-from mlgo_gym.training._ranges import Count, NotNegative, Ranged, Seed, Widths
+from mlgo_gym.training._ranges import Count, NotNegative, Range, Ranged, Seed, Whole, Widths
 from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._start import Prepared, load_start, prepared, statistics
 from mlgo_gym.training._validation import Validation, validate, validate_functions
@@ -108,7 +110,12 @@ class Update:
         return found | {f"average.{i}": each for i, each in enumerate(self._average)}
 
     def load(self, arrays: Mapping[str, _Array]) -> None:
-        """Go on from what `arrays` gave."""
+        """Go on from what `arrays` gave.
+
+        Raises:
+            ValueError: they are of something else, or not finite.
+        """
+        check_arrays(arrays, self.arrays())
         for name, variable in self._state().items():
             variable.assign(arrays[name])
         self._average = [arrays[f"average.{index}"] for index in range(len(self._average))]
@@ -162,13 +169,44 @@ def train_in_generations(
             return trainer.train()
 
 
-@dataclass(slots=True)
-class _Progress:
-    """The state of training besides the weights, in checkpoints as it is here."""
+_STATE: Final[Shape] = {
+    "network": dict,
+    "generation": int,
+    "best": (float, type(None)),
+    "validated": int,
+}
+"""The state of training in checkpoints: the network's configuration, and `_Progress`."""
 
-    generation: int = 0
+
+@dataclass(slots=True)
+class _Progress(Ranged):
+    """The state of training besides the network."""
+
+    generation: Whole = 0
     best: float | None = None
-    validated: int = -1
+    validated: Annotated[int, Range(-1, 1 << 31)] = -1
+
+
+def restored(
+    run: TrainingRun, begin: Callable[[PolicyNetwork], Learner]
+) -> tuple[_Progress, Learner] | None:
+    """Return the state of a run's checkpoint, and the learner that goes on from there.
+
+    Raises:
+        TrainingError: the checkpoint holds something else.
+    """
+    checkpoint = run.restore(_STATE)
+    if checkpoint is None:
+        return None
+    with run.restoring():
+        arrays, state = checkpoint.arrays, dict(checkpoint.state)
+        weights = sum(each.size for name, each in arrays.items() if name.startswith("network."))
+        network = network_from_config(state["network"], weights)
+        if (found := network.problem.name) != (expected := run.problem.name):
+            raise ValueError(f"expected a network for {expected}, found one for {found}")
+        learner = begin(network)
+        learner.update.load(arrays)
+        return _Progress(state["generation"], state["best"], state["validated"]), learner
 
 
 class _Trainer:
@@ -186,18 +224,10 @@ class _Trainer:
         self._workshop, self._sampler, self._held_out = prepared
         self._best: Validation | None = None
         self._candidate = run.directory / "candidate"
-        checkpoint = run.restore()
-        if checkpoint is None:
-            self._progress, network = _Progress(), self._first_network()
-        else:
-            state = dict(checkpoint.state)
-            network = network_from_config(state.pop("network"))
-            self._progress = _Progress(**state)
-        self._learner = begin(network)
+        earlier = restored(run, begin)
+        self._progress, self._learner = earlier or (_Progress(), begin(self._first_network()))
         self._update = self._learner.update
-        self.compiled = CompiledNetwork(network, run.problem)
-        if checkpoint is not None:
-            self._update.load(checkpoint.arrays)
+        self.compiled = CompiledNetwork(self._update.network, run.problem)
 
     def train(self) -> Validation:
         """Go on to the end; what the best model is worth on what is held out, in release mode."""

@@ -2,8 +2,8 @@
 
 ``contexts/trained-on.npz`` and ``contexts/held-out.npz`` have the contexts of some first modules.
 ``bitcode`` is the code of all of them in a row, and ``numbers`` are three of each context.
-``about`` is JSON, which says what they come of and how many modules they stand for. A file that is
-damaged or of something else is written anew.
+``about`` is JSON, which says what they come of and how many modules they stand for, and describes
+each context. A file that is damaged or of something else is written anew.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from corpus_tools.reading import Shape, shaped
 from mlgo_gym.base import (
     MlgoGymError,
     TrainingError,
@@ -34,10 +35,25 @@ from mlgo_gym.rollout import OptimizedModule, Rewards
 from mlgo_gym.training._contexts import TrainingContext, Workshop
 from mlgo_gym.training._run import TrainingRun
 
+_Array = np.ndarray[Any, Any]
+
 MAX_BYTES: Final = 1 << 31
 """The largest file of contexts that is read."""
 
 _SAVE_EVERY_S: Final = 60.0
+_ABOUT: Final[Shape] = {
+    "modules": int,
+    "contexts": [
+        {
+            "name": str,
+            "size_bytes": int,
+            "module": str,
+            "command?": [str],
+            "is_text": bool,
+            "function?": {"name": str, "settings": dict, "frequencies": [[float]]},
+        }
+    ],
+}
 _DAMAGED: Final = (
     *(OSError, ValueError, OverflowError, LookupError, TypeError, AttributeError, MemoryError),
 )
@@ -120,12 +136,13 @@ class KeptContexts:
     def _read(self) -> tuple[list[TrainingContext], int]:
         """Return the contexts in the file, and of how many modules they are."""
         try:
-            arrays = read_arrays(read_bounded(self._path, MAX_BYTES), MAX_BYTES)
-            about = parse_json(arrays["about"].tobytes())
-            found = list(_contexts(about, arrays["bitcode"].tobytes(), arrays["numbers"]))
-            del about["contexts"]
-            modules = int(about.pop("modules"))
-            return (found, modules) if about == json.loads(json.dumps(self._key)) else ([], 0)
+            data = read_bounded(self._path, MAX_BYTES)
+            arrays = read_arrays(data, len(data))  # none is compressed
+            about = shaped(parse_json(arrays["about"].tobytes()), _ABOUT)
+            described, modules = about.pop("contexts"), about.pop("modules")
+            if about != json.loads(json.dumps(self._key)) or modules < 0:
+                return [], 0
+            return list(_contexts(described, arrays["bitcode"], arrays["numbers"])), modules
         except _DAMAGED:
             return [], 0
 
@@ -135,27 +152,51 @@ def _module(context: TrainingContext) -> Module:
     return code.module if isinstance(code, OptimizedModule) else code
 
 
-def _described(context: TrainingContext) -> list[Any]:
+def _described(context: TrainingContext) -> dict[str, Any]:
     """Describe a context in JSON values."""
-    code, module, function = context.code, _module(context), None
+    code, module = context.code, _module(context)
+    found = {
+        "name": context.name,
+        "size_bytes": len(module.data),
+        "module": module.name,
+        "is_text": module.is_text,
+    }
+    if module.command is not None:
+        found["command"] = module.command
     if isinstance(code, OptimizedModule):
         ((name, frequencies),) = code.frequencies.items()
-        function = [name, code.options.settings(), list(frequencies.items())]
-    size = len(module.data)
-    return [context.name, size, module.name, module.command, module.is_text, function]
+        pairs = list(frequencies.items())
+        settings = code.options.settings()
+        found["function"] = {"name": name, "settings": settings, "frequencies": pairs}
+    return found
 
 
 def _contexts(
-    about: Mapping[str, Any], bitcode: bytes, numbers: np.ndarray[Any, Any]
+    described: Sequence[Mapping[str, Any]], bitcode: _Array, numbers: _Array
 ) -> Iterator[TrainingContext]:
-    start = 0
-    for each, (baseline, share, potential) in zip(about["contexts"], numbers.tolist(), strict=True):
-        name, size, of_module, command, is_text, function = each
-        command = None if command is None else tuple(command)
-        module = Module(of_module, bitcode[start : start + size], command, is_text)
+    """Make the contexts of which all code is there, once, and whose numbers can be drawn by.
+
+    Raises:
+        ValueError: there are others.
+    """
+    sizes = [each["size_bytes"] for each in described]
+    if min(sizes, default=1) < 1 or sum(sizes) != bitcode.nbytes:
+        raise ValueError(f"expected sizes above 0 of {bitcode.nbytes} bytes in all, found others")
+    if numbers.dtype != np.float64 or numbers.shape != (len(described), 3):
+        raise ValueError(f"expected three numbers for each of {len(described)}, found others")
+    baselines, shares, potentials = numbers.T
+    are_sound = np.isfinite(baselines) & (baselines > 0) & (shares > 0) & (shares <= 1)
+    if not (are_sound & (potentials >= 0) & (potentials <= 1)).all():
+        raise ValueError("expected baselines above 0, shares and potentials up to 1, found others")
+    start, data = 0, bitcode.tobytes()
+    for each, size, row in zip(described, sizes, numbers.tolist(), strict=True):
+        command = tuple(each["command"]) if "command" in each else None
+        module = Module(
+            each["module"], data[start : start + size], command, is_text=each["is_text"]
+        )
         start += size
-        code = module if function is None else _function(module, *function)
-        yield TrainingContext(name, code, baseline, share, potential)
+        code = _function(module, **each["function"]) if "function" in each else module
+        yield TrainingContext(each["name"], code, *row)
 
 
 def _function(

@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import Any, ClassVar, Final
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from corpus_tools.reading import brief
@@ -295,13 +296,14 @@ def network_from_config(config: Any, most_weights: int = _MOST_WEIGHTS) -> Polic
         if len(hidden) > MOST_LAYERS:
             expected = f"network: hidden: expected at most {MOST_LAYERS} layers"
             raise OptionsError(f"{expected}, found {len(hidden):,}")
-        if min(hidden, default=1) < 1 or _weights_between(hidden) > most_weights:
+        normalization = Normalization.from_json(config["normalization"])
+        widths = (len(normalization.names), *hidden, 1)
+        if min(hidden, default=1) < 1 or _weights_between(widths) > most_weights:
             raise OptionsError(
                 f"network: hidden: expected widths for at most {most_weights:,} weights, found "
-                f"{brief(hidden)}"
+                f"{brief(hidden)} behind {widths[0]:,} numbers"
             )
         kind = problem_named(config["problem"])
-        normalization = Normalization.from_json(config["normalization"])
         more: dict[str, Any] = {}
         if "band" in config:
             low, high = (_cost("band", each) for each in config["band"])
@@ -328,6 +330,24 @@ def _cost(name: str, value: Any) -> int:
     return cost
 
 
-def _weights_between(hidden: Sequence[int]) -> int:
-    """How many weights a network of one input has, but for its last layer."""
-    return sum(before * after for before, after in pairwise((1, *hidden)))
+def _weights_between(widths: Sequence[int]) -> int:
+    """How many weights dense layers have at least that lead from width to width."""
+    return sum(before * after for before, after in pairwise(widths))
+
+
+def check_arrays(found: Mapping[str, Any], like: Mapping[str, Any]) -> None:
+    """See that there are arrays like those of a network, by their names, of finite numbers.
+
+    Raises:
+        ValueError: one is missing, or is another; the message names it.
+    """
+    for name, expected in like.items():
+        if name not in found:
+            raise ValueError(f"expected an array {name!r}, found none")
+        array, kind = found[name], expected.dtype.kind
+        if (array.shape, array.dtype.kind) != (expected.shape, kind):
+            what = f"expected {expected.dtype} of shape {expected.shape}"
+            raise ValueError(f"{name}: {what}, found {array.dtype} of shape {array.shape}")
+        with np.errstate(over="ignore"):
+            if not np.isfinite(array.astype(expected.dtype)).all():
+                raise ValueError(f"{name}: expected finite numbers, found others")

@@ -17,7 +17,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -42,6 +42,7 @@ from mlgo_gym.model import CARD_FILE
 from mlgo_gym.problems import Problem
 from mlgo_gym.training._export import FILE_ERRORS, reason, save_model
 from mlgo_gym.training._networks import PolicyNetwork
+from mlgo_gym.training._ranges import NotNegative, Ranged, Whole
 
 _DATA: Final = ("trained_on", "validated_on")
 """The parts of a model's provenance that are also in the run's configuration."""
@@ -53,6 +54,18 @@ _STATE: Final = "state"
 _MAX_BYTES: Final = 1 << 32
 _MAX_JSON_BYTES: Final = 1 << 28
 _TAIL_BYTES: Final = 1 << 16
+
+
+@dataclass(frozen=True)
+class _Spent(Ranged):
+    spent_s: NotNegative
+
+
+@dataclass(frozen=True)
+class _Position(_Spent):
+    """How far a checkpoint has come."""
+
+    step: Whole
 
 
 @dataclass(frozen=True)
@@ -125,19 +138,29 @@ class TrainingRun:
         except ValueError as error:
             raise self._error(f"{name}: {error}") from error
 
-    def restore(self) -> Checkpoint | None:
-        """Return the state in which an earlier run in this folder stopped."""
+    def restore(self, state: Shape = dict) -> Checkpoint | None:
+        """Return the state in which an earlier run in this folder stopped, which has this shape."""
         path = self.directory / _CHECKPOINT_FILE
         if not path.exists():
             return None
         with self._named(f"{_CHECKPOINT_FILE} cannot be read"):
             data = read_bounded(path, _MAX_BYTES)
-        try:
+        with self.restoring():
             arrays = read_arrays(data, len(data))
-            state = parse_json(arrays.pop(_STATE).tobytes())
-            self._earlier_s = max(self._earlier_s, float(state["spent_s"]))
-            return Checkpoint(int(state["step"]), arrays, state["state"])
-        except (ValueError, KeyError, TypeError, OverflowError) as error:
+            if _STATE not in arrays:
+                raise ValueError(f"expected an array {_STATE!r}, found none")
+            record = parse_json(arrays.pop(_STATE).tobytes())
+            shaped(record, {"step": int, "spent_s": float, "state": state})
+            position = _Position(record["spent_s"], record["step"])
+            self._earlier_s = max(self._earlier_s, position.spent_s)
+            return Checkpoint(position.step, arrays, record["state"])
+
+    @contextmanager
+    def restoring(self) -> Iterator[None]:
+        """Name the checkpoint in errors about what it holds."""
+        try:
+            yield
+        except ValueError as error:
             raise self._error(f"{_CHECKPOINT_FILE} cannot be read: {error}") from error
 
     def save(
@@ -233,15 +256,8 @@ class TrainingRun:
             file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
             lines = file.read(_TAIL_BYTES).splitlines()
         for line in reversed(lines):
-            try:
-                return float(parse_json(line)["spent_s"])
-            except (
-                ValueError,
-                KeyError,
-                TypeError,
-                OverflowError,
-            ):  # cut off when the run was killed
-                continue
+            with suppress(ValueError):  # cut off when the run was killed
+                return _Spent(shaped(parse_json(line), {"spent_s": float})["spent_s"]).spent_s
         return 0.0
 
     @contextmanager

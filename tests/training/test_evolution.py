@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus
-from mlgo_gym.errors import OptionsError
+from mlgo_gym.errors import OptionsError, TrainingError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._problem import Problem
@@ -22,6 +23,7 @@ from mlgo_gym.training._compiled import CompiledNetwork
 from mlgo_gym.training._contexts import TrainingContext, Workshop
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._evolution import Ascent, Config, train, worth_of
+from mlgo_gym.training._generations import Generation, restored
 from mlgo_gym.training._networks import InliningNetwork, network_features
 from mlgo_gym.training._normalization import Normalization
 from mlgo_gym.training._perturbed import Perturbation, Perturbed, noise
@@ -39,12 +41,105 @@ def network() -> InliningNetwork:
     return InliningNetwork(statistics, (4,), 0)
 
 
+@dataclass(frozen=True)
+class Learning:
+    """A learner that only has what it goes on from."""
+
+    update: Ascent
+
+    def learn_from(self, _: Generation) -> Mapping[str, float]:
+        return {}
+
+
 def test_worth_in_closed_form() -> None:
     """Gains, losses and programs that go wrong are limited; the root of the mean square is 1."""
     costs = np.array([[[-9.0, 0.0], [0.0, np.inf]], [[0.0, 0.0], [0.0, 0.0]]])
     found = worth_of(costs, np.array([1.0, 4.0]), most_gain=0.1, most_loss=0.5)
     np.testing.assert_allclose(found, np.array([0.1, 0.5]) / np.sqrt((0.01 + 0.25) / 2))
     assert not worth_of(np.zeros((1, 3, 2)), np.ones(1), 0.1, 0.5).any()
+
+
+Edit = Callable[[dict[str, Any], dict[str, Any]], object]
+
+EDITS: dict[str, tuple[Edit, str]] = {
+    "no network": (
+        lambda _, state: state.pop("network"),
+        "state: expected 'network', found none",
+    ),
+    "network a list": (
+        lambda _, state: state.update(network=[1]),
+        "state.network: expected a JSON object, found [1]",
+    ),
+    "another problem": (
+        lambda _, state: state["network"].update(problem="RegallocPriority"),
+        "network: expected one of InliningForSize, RegallocEviction, found 'RegallocPriority'",
+    ),
+    "wide": (
+        lambda _, state: state["network"].update(hidden=[1 << 26]),
+        "network: hidden: expected widths for at most {weights} weights, found (67108864,) "
+        "behind {names} numbers",
+    ),
+    "generation": (
+        lambda _, state: state.update(generation=-1),
+        "generation: expected a whole number from 0 to 2,147,483,648, found -1",
+    ),
+    "best": (
+        lambda _, state: state.update(best=float("nan")),
+        "state.best: expected a number or null, found nan",
+    ),
+    "no average": (
+        lambda arrays, _: arrays.pop("average.0"),
+        "expected an array 'average.0', found none",
+    ),
+    "shape": (
+        lambda arrays, _: arrays.update({"network.3": np.zeros((3, 3), np.float32)}),
+        "network.3: expected float32 of shape (1,), found float32 of shape (3, 3)",
+    ),
+    "texts": (
+        lambda arrays, _: arrays.update({"network.3": np.array(["x"])}),
+        "network.3: expected float32 of shape (1,), found <U1 of shape (1,)",
+    ),
+    "average": (
+        lambda arrays, _: arrays.update({"average.3": np.zeros(2, np.float32)}),
+        "average.3: expected float32 of shape (1,), found float32 of shape (2,)",
+    ),
+    "NaN": (
+        lambda arrays, _: arrays.update({"network.3": np.array([np.nan], np.float32)}),
+        "network.3: expected finite numbers, found others",
+    ),
+    "optimizer": (
+        lambda arrays, _: arrays.update({"optimizer.2": arrays["optimizer.2"] + np.inf}),
+        "optimizer.2: expected finite numbers, found others",
+    ),
+}
+
+
+@pytest.mark.parametrize("edit", [None, *EDITS])
+def test_checkpoints_of_strangers(edit: str | None, tmp_path: Path) -> None:
+    """What a checkpoint holds is taken whole, or refused by an error that names the file."""
+    ascent = Ascent(network(), learning_rate=0.01, kept=0.0)
+    arrays = ascent.arrays()
+    state: dict[str, Any] = {"generation": 2, "best": None, "validated": -1}
+    state["network"] = ascent.network.config()
+    weights = sum(each.size for each in ascent.averaged())
+    change, message = EDITS[edit] if edit else (None, "")
+    if change:
+        change(arrays, state)
+    with TrainingRun(tmp_path, "evolution", INLINING, QUICK) as run:
+        run.save(2, arrays, state)
+        begin = partial(Ascent, learning_rate=0.01, kept=0.0)
+        if not change:
+            found = restored(run, lambda each: Learning(begin(each)))
+            assert found is not None
+            assert found[0].generation == 2
+            again = found[1].update.arrays()
+            assert all(np.array_equal(again[name], each) for name, each in arrays.items())
+            return
+        with pytest.raises(TrainingError) as error:
+            restored(run, lambda each: Learning(begin(each)))
+    names = len(ascent.network.normalization.names)
+    expected = message.format(weights=f"{weights:,}", names=names)
+    assert str(error.value) == (f"run {str(tmp_path)!r}: checkpoint.npz cannot be read: {expected}")
 
 
 @pytest.mark.parametrize("sign", [1, -1])

@@ -268,6 +268,25 @@ def test_decisions_of_another_batch_size(inlining: Recorded) -> None:
     )
 
 
+@pytest.mark.parametrize("value", [np.nan, -np.inf, 1e300])
+def test_weights_that_are_no_numbers(value: float, inlining: Recorded, tmp_path: Path) -> None:
+    """Also those that are not finite in 32 bits."""
+    network = network_of(InliningForSize(), inlining)
+    (tmp_path / "network.json").write_text(json.dumps(network.config()))
+    weights = [each.astype(np.float64) for each in network.get_weights()]
+    arrays: dict[str, Any] = {str(index): each for index, each in enumerate(weights)}
+    np.savez(tmp_path / "weights.npz", **arrays)
+    load_network(tmp_path)
+    weights[1].flat[0] = value
+    np.savez(tmp_path / "weights.npz", **arrays)
+    with pytest.raises(ModelError) as error:
+        load_network(tmp_path)
+    assert str(error.value) == (
+        f"model {str(tmp_path)!r}: weights.npz: expected the network's weights: "
+        "ValueError('1: expected finite numbers, found others')"
+    )
+
+
 def test_weights_that_are_not_there(inlining: Recorded, tmp_path: Path) -> None:
     (tmp_path / "network.json").write_text(
         json.dumps(network_of(InliningForSize(), inlining).config())

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -91,6 +93,69 @@ def test_a_file_that_unpacks_to_more_than_is_read(
         arrays = dict(file) | {"more": np.zeros(1 << 22, np.uint8)}
     np.savez_compressed(kept, **arrays)
     assert kept.stat().st_size < 1 << 22
+    assert KeptContexts(kept, KEY).contexts == []
+
+
+def change(kept: Path, edit: Callable[[dict[str, Any], dict[str, Any]], object]) -> None:
+    """Write a file of contexts again, after its arrays and its description were edited."""
+    with np.load(kept) as file:
+        arrays = dict(file)
+    about = json.loads(arrays["about"].tobytes())
+    edit(arrays, about)
+    arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    np.savez(kept, **arrays)
+
+
+def resized(first: int, second: int) -> Callable[[dict[str, Any], dict[str, Any]], object]:
+    """Take so many bytes from two contexts' sizes."""
+
+    def edit(_: dict[str, Any], about: dict[str, Any]) -> None:
+        for each, taken in zip(about["contexts"], (first, second), strict=False):
+            each["size_bytes"] -= taken
+
+    return edit
+
+
+def numbered(column: int, value: float) -> Callable[[dict[str, Any], dict[str, Any]], object]:
+    return lambda arrays, _: arrays["numbers"].__setitem__((0, column), value)
+
+
+EDITS: dict[str, Callable[[dict[str, Any], dict[str, Any]], object]] = {
+    "baseline NaN": numbered(0, np.nan),
+    "baseline 0": numbered(0, 0.0),
+    "baseline infinite": numbered(0, np.inf),
+    "share negative": numbered(1, -1.0),
+    "share 0": numbered(1, 0.0),
+    "share above 1": numbered(1, 1.5),
+    "potential NaN": numbered(2, np.nan),
+    "numbers of one": lambda arrays, _: arrays.update(numbers=arrays["numbers"][:1]),
+    "numbers as texts": lambda arrays, _: arrays.update(numbers=arrays["numbers"].astype(str)),
+    "size negative": resized(1 << 40, -(1 << 40)),
+    "more than there is": resized(-1, 0),
+    "less than there is": resized(1, 0),
+    "modules negative": lambda _, about: about.update(modules=-1),
+    "no contexts": lambda _, about: about.pop("contexts"),
+    "name": lambda _, about: about["contexts"][0].update(name=5),
+    "command": lambda _, about: about["contexts"][0].update(command=[1, {}]),
+    "settings": lambda _, about: about["contexts"][0]["function"].update(settings={"a": 1}),
+    "frequencies": lambda _, about: about["contexts"][0]["function"].update(frequencies=[[1]]),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_contexts_of_a_stranger(edit: str, kept: Path) -> None:
+    """Nothing is made of numbers and sizes that cannot be: the contexts are found anew."""
+    change(kept, lambda _, __: None)
+    assert KeptContexts(kept, KEY).modules == 4
+    change(kept, EDITS[edit])
+    assert (KeptContexts(kept, KEY).contexts, KeptContexts(kept, KEY).modules) == ([], 0)
+
+
+def test_a_file_that_unpacks_to_more_than_it_is(kept: Path) -> None:
+    """None is written like that, and 1 MB would unpack to 1 GB."""
+    with np.load(kept) as file:
+        arrays = dict(file) | {"more": np.zeros(1 << 24, np.uint8)}
+    np.savez_compressed(kept, **arrays)
     assert KeptContexts(kept, KEY).contexts == []
 
 

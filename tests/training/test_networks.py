@@ -179,6 +179,23 @@ def test_configurations_of_strangers(
         network_from_config(network.config() | changes)
 
 
+@pytest.mark.parametrize(("hidden", "most"), [((50,), 1000), ((), 10), ((2, 2), 4)])
+def test_inputs_count_among_the_weights(
+    hidden: tuple[int, ...], most: int, inlining: Recorded
+) -> None:
+    """Of what a file claims, no more is made than it has."""
+    network = InliningNetwork(normalization(inlining, InliningForSize), hidden)
+    whole = sum(each.size for each in network.get_weights())
+    assert network_from_config(network.config(), whole).hidden == hidden
+    inputs = len(network.normalization.names)
+    with pytest.raises(OptionsError) as error:
+        network_from_config(network.config(), most)
+    assert str(error.value) == (
+        f"network: hidden: expected widths for at most {most:,} weights, found {hidden} "
+        f"behind {inputs} numbers"
+    )
+
+
 def test_bad_descriptions_are_refused(inlining: Recorded) -> None:
     fitted = normalization(inlining, INLINING)
     with pytest.raises(OptionsError) as error:

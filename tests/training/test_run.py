@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -157,6 +159,38 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
             training.restore()
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"step": -5}, "step: expected a whole number from 0 to 2,147,483,648, found -5"),
+        ({"step": 1.5}, "step: expected a whole number, found 1.5"),
+        ({"spent_s": math.nan}, "spent_s: expected a number, found nan"),
+        ({"spent_s": math.inf}, "spent_s: expected a number of at least 0, found inf"),
+        ({"spent_s": -1e9}, "spent_s: expected a number of at least 0, found -1000000000.0"),
+        ({"state": [1]}, "state: expected a JSON object, found [1]"),
+        ({"state": {"best": math.nan}}, "state.best: expected a number or null, found nan"),
+        ({"state": {"best": "x"}}, "state.best: expected a number or null, found 'x'"),
+        ({"state": {}}, "state: expected 'best', found none"),
+    ],
+)
+def test_a_checkpoint_of_a_stranger(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with TrainingRun(tmp_path, "group", InliningForSize(), Config()) as training:
+        record = {"step": 1, "spent_s": 2.0, "state": {"best": None}} | changes
+        state = np.frombuffer(json.dumps(record).encode(), np.uint8)
+        np.savez(tmp_path / "checkpoint.npz", state=state)
+        with pytest.raises(TrainingError) as error:
+            training.restore({"best": (float, type(None))})
+    before = f"run {str(tmp_path)!r}: checkpoint.npz cannot be read"
+    assert str(error.value) == f"{before}: {message}"
+
+
+def test_a_checkpoint_without_a_state(tmp_path: Path) -> None:
+    with TrainingRun(tmp_path, "group", InliningForSize(), Config()) as training:
+        np.savez(tmp_path / "checkpoint.npz", weights=np.ones(3))
+        with pytest.raises(TrainingError, match="read: expected an array 'state', found none"):
+            training.restore()
+
+
 def test_scalars_reach_tensorboard_and_whoever_watches(tmp_path: Path) -> None:
     seen: list[tuple[int, dict[str, float]]] = []
     with TrainingRun(
@@ -223,6 +257,7 @@ def test_progress_without_a_whole_line_is_no_time(
     for text, spent_s in (
         ('{"step": 2, "spen', 0.0),
         ('{"spent_s": 7}\n{"spent_s": null}\n[]\n{"step": 2, "spen', 7.0),
+        ('{"spent_s": 7}\n{"spent_s": NaN}\n{"spent_s": -1e9}\n{"spent_s": Infinity}\n', 7.0),
     ):
         progress.write_text(text)
         assert TrainingRun(tmp_path, "group", InliningForSize(), Config()).spent_s == spent_s
