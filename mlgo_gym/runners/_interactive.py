@@ -10,16 +10,24 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Final
 
 from mlgo_gym.base import InternalError, RunnerError, TensorSpec
 from mlgo_gym.runners._base import MLModelRunner, RunnerFactory
-from mlgo_gym.stream import Channel, Header, Observation, TrainingLogWriter, is_readable
+from mlgo_gym.stream import (
+    Channel,
+    Header,
+    Observation,
+    TrainingLogWriter,
+    is_readable,
+    is_writable,
+)
 
 DEFAULT_DEADLINE_S: Final = 300.0
 _RETRY_S: Final = 0.01
@@ -35,11 +43,12 @@ class InteractiveModelRunner(MLModelRunner):
 
     Args:
         base: the FIFOs are ``BASE.in``, to the compiler, and ``BASE.out``, from it.
-        deadline_s: how long the host may take to open its ends, and for each answer, in seconds.
+        deadline_s: how long the host may take to open its ends, to read a question, and to answer
+            it, in seconds.
 
     Raises:
-        RunnerError: the FIFOs are not there, or the host does not open them, does not answer in
-            time, or closes its end.
+        RunnerError: the FIFOs are not there, or the host does not open them, does not read or
+            answer in time, or closes its end.
 
     >>> import threading
     >>> from mlgo_gym.runners import InteractiveModelRunner, PipeHost, ScriptedRunner
@@ -72,11 +81,11 @@ class InteractiveModelRunner(MLModelRunner):
             # LLVM's order. Neither open blocks: the first never does, the second is tried again.
             self._inbound = self._open(".in", os.O_RDONLY)
             stack.callback(os.close, self._inbound)
-            self._outbound = os.fdopen(self._open(".out", os.O_WRONLY), "wb", buffering=1 << 16)
-            stack.callback(self._outbound.close)
-            os.set_blocking(self._outbound.fileno(), True)
-            self._log = TrainingLogWriter(self._outbound, Header(self.inputs, advice=self.output))
-            self._outbound.flush()
+            self._outbound = self._open(".out", os.O_WRONLY)
+            stack.callback(os.close, self._outbound)
+            self._outbox = io.BytesIO()
+            self._log = TrainingLogWriter(self._outbox, Header(self.inputs, advice=self.output))
+            self._send()
             self._has_context = False
             self._resources = stack.pop_all()
 
@@ -84,34 +93,41 @@ class InteractiveModelRunner(MLModelRunner):
         """Tell the host at once that what follows belongs to another context.
 
         Raises:
-            RunnerError: the host has gone.
+            RunnerError: the host has gone, or does not read it in time.
         """
-        with self._sending():
-            self._log.start_context(name)
+        self._log.start_context(name)
+        self._send()
         self._has_context = True
 
     def close(self) -> None:
         """Close both ends, which the host takes as the end of the stream."""
         super().close()
-        with contextlib.suppress(BrokenPipeError):
-            self._resources.close()
+        self._resources.close()
 
     def _evaluate(self) -> bytes:
         if not self._has_context:
             self.switch_context("")
         tensors = (self.get_tensor_untyped(index) for index in range(len(self.inputs)))
-        with self._sending():
-            self._log.log_observation(b"".join(tensors))
+        self._log.log_observation(b"".join(tensors))
+        self._send()
         return self._read_advice()
 
-    @contextlib.contextmanager
-    def _sending(self) -> Iterator[None]:
-        """Send the lines logged meanwhile to the host."""
-        try:
-            yield
-            self._outbound.flush()
-        except BrokenPipeError as error:
-            raise self._error("expected an open host, found that it has gone") from error
+    def _send(self) -> None:
+        """Send what was logged since the last time to the host."""
+        left = memoryview(self._outbox.getvalue())
+        self._outbox.seek(0)
+        self._outbox.truncate()
+        deadline = monotonic() + self._deadline_s
+        while left:
+            if not is_writable(self._outbound, deadline - monotonic()):
+                raise self._error(
+                    f"expected a host that reads within {self._deadline_s:g} s, found "
+                    f"{len(left)} bytes unread; {_LIFTED}"
+                )
+            try:
+                left = left[os.write(self._outbound, left) :]
+            except BrokenPipeError as error:
+                raise self._error("expected an open host, found that it has gone") from error
 
     def _read_advice(self) -> bytes:
         advice = b""
@@ -190,7 +206,8 @@ class PipeHost(contextlib.AbstractContextManager["PipeHost"]):
 
         Raises:
             RunnerError: the compiler outran the deadline.
-            TrainingLogError: it broke the format.
+            TrainingLogError: it broke the format, closed its end in the middle of something, or
+                asks on without reading the answers.
             MlgoGymError: whatever the runner raises.
         """
         deadline = monotonic() + self._deadline_s
@@ -200,9 +217,13 @@ class PipeHost(contextlib.AbstractContextManager["PipeHost"]):
                 is_open = self._channel.receive()
                 while (observation := self._channel.next_observation()) is not None:
                     self._answer(observation)
-                deadline = monotonic() + self._deadline_s
-                if not is_open and (self._runner is not None or not was_alive):
-                    return self.decisions
+                if is_open:
+                    deadline = monotonic() + self._deadline_s
+                else:
+                    self._channel.finish()
+                    if self._runner is not None or not was_alive:
+                        return self.decisions
+                    time.sleep(_POLL_S)  # somebody opened it and said nothing
             elif not was_alive:
                 return self.decisions
             if monotonic() > deadline:

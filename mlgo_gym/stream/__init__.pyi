@@ -17,4 +17,5 @@ from ._events import MAX_FEATURES as MAX_FEATURES
 from ._events import Event as Event
 from ._events import feature_specs as feature_specs
 from ._readable import is_readable as is_readable
+from ._readable import is_writable as is_writable
 from ._training_log import read_events as read_events

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import IO, Final, Self
 
 from corpus_tools.scratch import is_alive, process_namespace
-from mlgo_gym.base import EnvironmentSetupError, InternalError, UsageError
+from mlgo_gym.base import EnvironmentSetupError, TrainingLogError, UsageError
 from mlgo_gym.stream._events import Context, Header, Observation
 from mlgo_gym.stream._training_log import StreamDecoder
 
@@ -130,11 +130,31 @@ class Channel:
                     self._on_header(event)
         return None
 
+    def finish(self) -> None:
+        """See that LLVM has not closed its end in the middle of something.
+
+        Raises:
+            TrainingLogError: it has.
+        """
+        self._decoder.check_whole()
+
     def reply(self, advice: bytes) -> None:
-        """Send the advice's raw bytes; it never blocks, and nothing happens if LLVM has died."""
-        with contextlib.suppress(BrokenPipeError):
-            if os.write(self._open_ends().inbound, advice) != len(advice):
-                raise InternalError(f"channel: could not write {len(advice)} bytes at once")
+        """Send the advice's raw bytes; it never blocks, and nothing happens if LLVM has died.
+
+        Raises:
+            TrainingLogError: there is no room, since whoever asks does not read the answers.
+        """
+        written = 0
+        with contextlib.suppress(BlockingIOError):
+            try:
+                written = os.write(self._open_ends().inbound, advice)
+            except BrokenPipeError:
+                return
+        if written != len(advice):
+            raise TrainingLogError(
+                f"channel: expected room for {len(advice)} bytes of advice, found {written}: "
+                "answers before have not been read"
+            )
 
     def close(self) -> None:
         """Close both ends and remove what is left on disk. LLVM must have finished or be gone."""

@@ -93,11 +93,15 @@ class StreamDecoder:
 
     def finish(self) -> None:
         """Check that the stream ended where it may end."""
-        self._buffer = b"".join((self._buffer, *self._arrived))
-        if self._buffer:
-            raise self._error("the stream ends in the middle of")
+        self.check_whole()
         if self.header is None:
             raise self._error("expected a header, found an empty stream")
+
+    def check_whole(self) -> None:
+        """Check that the stream, which may have no header yet, ended in the middle of nothing."""
+        if rest := b"".join((self._buffer, *self._arrived)):
+            self._buffer = rest
+            raise self._error("the stream ends in the middle of")
 
     def _line(self, end: int) -> Event | None:
         value = self._parse(end)

@@ -10,13 +10,14 @@ import sys
 import textwrap
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.corpus._corpus import Corpus
-from mlgo_gym.errors import RunnerError
+from mlgo_gym.errors import RunnerError, TrainingLogError
 from mlgo_gym.runners._base import MLModelRunner
 from mlgo_gym.runners._interactive import InteractiveModelRunner, PipeHost
 from mlgo_gym.runners._scripted import NoInferenceModelRunner, ScriptedRunner
@@ -244,6 +245,82 @@ def test_a_host_that_goes_away(tmp_path: Path) -> None:
         os.close(stream)
         with pytest.raises(RunnerError, match="expected an open host, found that it has gone$"):
             runner.evaluate()
+
+
+def test_a_host_that_does_not_read(tmp_path: Path) -> None:
+    """A question is longer than what a pipe takes in."""
+    ends = _half_host(base := tmp_path / "channel")
+    wide = TensorSpec("wide", "int64_t", (1 << 15,))
+    runner = InteractiveModelRunner(base, [wide], OUTPUT, deadline_s=0.2)
+    message = "expected a host that reads within 0.2 s, found [0-9]+ bytes unread; deadline_s lifts"
+    with pytest.raises(RunnerError, match=message):
+        runner.evaluate()
+    runner.close()
+    for end in ends:
+        os.close(end)
+
+
+def test_a_host_that_goes_away_before_the_header(tmp_path: Path) -> None:
+    replies, stream = _half_host(base := tmp_path / "channel")
+    many = [TensorSpec(f"{'x' * 200}{index}", "int64_t", (1,)) for index in range(1000)]
+    threading.Thread(target=_close_once_asked, args=(stream, stream)).start()
+    with pytest.raises(RunnerError, match="expected an open host, found that it has gone$"):
+        InteractiveModelRunner(base, many, OUTPUT, deadline_s=60)
+    os.close(replies)
+
+
+WORDS = b'{"context":"f"}\n{"observation":0}\n' + bytes(32) + b"\n"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [Header(INPUTS, advice=OUTPUT).to_json().encode()[:20]]
+    + [Header(INPUTS, advice=OUTPUT).to_json().encode() + b"\n" + WORDS[:each] for each in (5, 40)],
+)
+def test_a_compiler_that_ends_in_the_middle(sent: bytes) -> None:
+    with PipeHost(echo, deadline_s=30) as host:
+        stream = os.open(f"{host.base}.out", os.O_WRONLY)
+        os.write(stream, sent)
+        os.close(stream)
+        with pytest.raises(TrainingLogError, match="the stream ends in the middle of b"):
+            host.serve(lambda: True)
+
+
+def test_a_compiler_that_says_nothing_and_closes_its_end() -> None:
+    """Nobody waits for it for longer than the deadline, nor looks all the time."""
+    with PipeHost(echo, deadline_s=0.5) as host:
+        os.close(os.open(f"{host.base}.out", os.O_WRONLY))
+        looks = 0
+
+        def is_alive() -> bool:
+            nonlocal looks
+            looks += 1
+            return True
+
+        with pytest.raises(RunnerError, match="next word within 0.5 s, found none after 0 decis"):
+            host.serve(is_alive)
+    assert looks < 20
+
+
+def _asks(base: str, count: int) -> None:
+    """Ask without reading the answers."""
+    with suppress(BrokenPipeError), open(f"{base}.out", "wb") as stream:
+        stream.write(Header(INPUTS, advice=OUTPUT).to_json().encode() + b"\n" + WORDS)
+        stream.writelines(
+            b'{"observation":%d}\n' % index + bytes(32) + b"\n" for index in range(1, count)
+        )
+
+
+def test_a_compiler_that_does_not_read_answers() -> None:
+    with PipeHost(echo, deadline_s=30) as host:
+        compiler = threading.Thread(target=_asks, args=(host.base, 1 << 15))
+        compiler.start()
+        with pytest.raises(TrainingLogError) as caught:
+            host.serve(lambda: True)
+    compiler.join()
+    assert str(caught.value) == (
+        "channel: expected room for 8 bytes of advice, found 0: answers before have not been read"
+    )
 
 
 def test_a_runner_that_raises() -> None:
