@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from corpus_tools.children import run
+from corpus_tools.reading import own_file
 from corpus_tools.scratch import scratch_folder
 from mlgo_gym.base import (
     EnvironmentSetupError,
@@ -166,7 +167,7 @@ def _beside(model: Path) -> dict[str, bytes]:
     found = {}
     for name in (CARD_FILE, *sorted(files)):
         try:
-            found[name] = read_bounded(model / name, _MAX_OBJECT_BYTES)
+            found[name] = read_bounded(own_file(model / name, model), _MAX_OBJECT_BYTES)
         except OSError as error:
             raise unreadable(error, str(model), name) from error
     return found

@@ -266,3 +266,20 @@ def test_what_a_model_needs_besides_comes_along(tmp_path: Path) -> None:
     made = {each.name for each in (tmp_path / "out").rglob("*.json")}
     assert made == {"policy.json", "card.json", "ir2vec.json"}
     assert (tmp_path / "out" / "frozen" / "ir2vec.json").read_text() == "ir2vec.json"
+
+
+def test_what_a_model_needs_is_not_anybodys(tmp_path: Path) -> None:
+    """A link out of the model is not followed: it may lead to what the user alone may read."""
+    model = shutil.copytree(MODELS / "short", tmp_path / "in" / "model")
+    about = json.loads((model / "card.json").read_text())
+    settings = {"ir2vec": "ir2vec.json"}
+    (model / "card.json").write_text(json.dumps(about | {"settings": settings}))
+    (tmp_path / "secret").write_text("{}")
+    (model / "ir2vec.json").symlink_to(tmp_path / "secret")
+    with pytest.raises(ModelError) as caught:
+        freeze(model, tmp_path / "out", name="policy")
+    assert str(caught.value) == (
+        f"model '{model}': ir2vec.json cannot be read: expected a file in '{model}', found a link "
+        f"to {tmp_path / 'secret'}"
+    )
+    assert not (tmp_path / "out").exists()

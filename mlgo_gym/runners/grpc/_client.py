@@ -158,7 +158,7 @@ class GrpcInteractiveModelRunner(MLModelRunner):
         reply = self._conversation.receive(_ACKNOWLEDGEMENT)
         problem = _objection(reply.acknowledgement, self.inputs, self.output)
         if problem:
-            raise SpecError(f"gRPC host {self._conversation.target}: {problem}")
+            raise SpecError(f"gRPC host {self._conversation.target}: {clipped(problem)}")
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -234,7 +234,7 @@ class _Conversation:
             self._channel.close()
 
     def error(self, message: str) -> RunnerError:
-        return RunnerError(f"gRPC host {self.target}: {message}")
+        return RunnerError(f"gRPC host {self.target}: {clipped(message)}")
 
     def _translated(self, wanted: str) -> Exception:
         if self._watchdog.has_fired:
@@ -242,7 +242,7 @@ class _Conversation:
                 f"expected {wanted} within {self._deadline_s:g} s, found nothing; "
                 "deadline_s lifts the limit"
             )
-        code, details = self._call.code(), self._call.details()
+        code, details = self._call.code(), clipped(str(self._call.details()))
         match code:
             case grpc.StatusCode.UNAUTHENTICATED:
                 return OptionsError(f"gRPC host {self.target}: {details}")
@@ -284,7 +284,7 @@ def _objection(
 ) -> str:
     """Why the host's view of the specs does not do; empty where it does."""
     if reply.error:
-        return clipped(reply.error)
+        return reply.error
     if len(reply.features) > MAX_FEATURES:
         return f"expected at most {MAX_FEATURES} features, found {len(reply.features)}"
     try:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Final
 
+from corpus_tools.printable import printable
+from corpus_tools.reading import brief
 from mlgo_gym.base import EnvironmentSetupError, OptionsError, SpecError, TensorSpec
 
 try:
@@ -111,9 +113,9 @@ def check_token(token: str | None) -> None:
 
 
 def clipped(message: str) -> str:
-    """The start of a message, as UTF-8 has it."""
-    message = message.encode("utf-8", "backslashreplace").decode()
-    return message if len(message) <= _MAX_DETAILS else f"{message[:_MAX_DETAILS]}..."
+    """The start of a message, in which peers' control characters are spelled out."""
+    start = printable(message[: _MAX_DETAILS + 1])
+    return start if len(start) <= _MAX_DETAILS else f"{start[:_MAX_DETAILS]}..."
 
 
 def bearer(token: str) -> str:
@@ -156,7 +158,7 @@ def from_message(message: messages.TensorSpec) -> TensorSpec:
     """A spec that has arrived."""
     if len(message.shape) > _MAX_DIMENSIONS:  # before anything multiplies them
         raise SpecError(
-            f"tensor {message.name!r}: expected at most {_MAX_DIMENSIONS} dimensions, "
+            f"tensor {brief(message.name)}: expected at most {_MAX_DIMENSIONS} dimensions, "
             f"found {len(message.shape)}"
         )
     return TensorSpec(message.name, message.type, tuple(message.shape), message.port)

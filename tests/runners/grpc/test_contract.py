@@ -21,7 +21,7 @@ import grpc
 import pytest
 
 from mlgo_gym.base._tensor_spec import TensorSpec
-from mlgo_gym.errors import MlgoGymError, RunnerError, SpecError
+from mlgo_gym.errors import MlgoGymError, OptionsError, RunnerError, SpecError
 from mlgo_gym.runners.grpc._proto.v1 import model_runner_pb2 as messages
 from mlgo_gym.runners.grpc._proto.v1 import model_runner_pb2_grpc as services
 from mlgo_gym.runners.grpc._server import GrpcHost, serve_grpc
@@ -301,10 +301,10 @@ class Liar(services.ModelRunnerServicer):
 
 
 @contextmanager
-def lying(replies: list[Reply]) -> Iterator[str]:
+def lying(host: services.ModelRunnerServicer) -> Iterator[str]:
     with ThreadPoolExecutor(1) as threads:
         server = grpc.server(threads)
-        services.add_ModelRunnerServicer_to_server(Liar(replies), server)  # type: ignore[no-untyped-call]
+        services.add_ModelRunnerServicer_to_server(host, server)  # type: ignore[no-untyped-call]
         port = server.add_insecure_port("127.0.0.1:0")
         server.start()
         yield f"127.0.0.1:{port}"
@@ -331,6 +331,14 @@ LIES: list[tuple[list[Reply], type[MlgoGymError], str]] = [
     ([Reply()], RunnerError, "expected an acknowledgement, found an empty message"),
     ([acknowledgement(error="no")], SpecError, "no"),
     ([acknowledgement(error="n" * 3000)], SpecError, f"{'n' * 1000}..."),
+    ([acknowledgement(error="\x1b]0;x\x07\ndone")], SpecError, r"\x1b]0;x\x07\ndone"),
+    ([acknowledgement(error="\x1b" * 3000)], SpecError, r"\x1b" * 250 + "..."),
+    (
+        [acknowledgement(features=[messages.TensorSpec(name="n" * 3000, shape=[1] * 40)])],
+        SpecError,
+        f"acknowledged malformed specs: tensor '{'n' * 37}...{'n' * 38}': expected at most 32 "
+        "dimensions, found 40",
+    ),
     (
         [acknowledgement(features=[messages.TensorSpec()] * 4097)],
         SpecError,
@@ -358,10 +366,44 @@ LIES: list[tuple[list[Reply], type[MlgoGymError], str]] = [
 def test_hosts_that_break_the_contract(
     replies: list[Reply], error: type[MlgoGymError], message: str
 ) -> None:
-    with lying(replies) as target:
+    with lying(Liar(replies)) as target:
         expected = re.escape(f"gRPC host {target}: {message}")
         with pytest.raises(error, match=f"^{expected}$"), asking(target) as runner:
             runner.evaluate()
+
+
+class Aborting(services.ModelRunnerServicer):
+    """A host that refuses every stream with a status of its own."""
+
+    def __init__(self, code: grpc.StatusCode, details: str) -> None:
+        self._status = code, details
+
+    def Run(  # noqa: N802 - the contract's name
+        self, _: Iterator[Request], context: grpc.ServicerContext
+    ) -> Iterator[Reply]:
+        context.abort(*self._status)
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (grpc.StatusCode.INTERNAL, RunnerError),
+        (grpc.StatusCode.UNAUTHENTICATED, OptionsError),
+        (grpc.StatusCode.UNAVAILABLE, RunnerError),
+        (grpc.StatusCode.CANCELLED, RunnerError),
+    ],
+)
+def test_words_of_a_host(code: grpc.StatusCode, error: type[MlgoGymError]) -> None:
+    """No terminal obeys them, they are one line, and have an end."""
+    with (
+        lying(Aborting(code, f"\x1b[2J\nmlgo-gym: done {'x' * 3000}")) as target,
+        pytest.raises(error) as caught,
+    ):
+        asking(target)
+    message = str(caught.value)
+    assert r"\x1b[2J\nmlgo-gym: done xxx" in message
+    assert message.isprintable()
+    assert len(message) < 1100
 
 
 def test_a_host_that_answers_junk() -> None:
