@@ -99,9 +99,14 @@ class ObjectFile:
         """The bytes of all sections of this name, one behind the other; None if there is none.
 
         Raises:
-            ExtractionError: a section lies outside the file.
+            ExtractionError: a section lies outside the file, or they are of more bytes than it has:
+                many headers may name the same.
         """
         parts = [each for each in self.sections if each[0] == name]
+        if (total := sum(size for _, _, size in parts)) > len(self.data):
+            raise ExtractionError(
+                f"sections {name!r}: expected at most {len(self.data)} bytes, found {total}"
+            )
         return b"".join(self._part(*part) for part in parts) if parts else None
 
     def first(self, name: str) -> bytes | None:

@@ -52,6 +52,22 @@ def test_elf_sections_are_those_that_llvm_sees(objects: dict[str, bytes], tmp_pa
         assert ObjectFile.parse(objects["ELF"]).contents(name) == dumped.read_bytes()
 
 
+def test_many_sections_of_the_same_bytes() -> None:
+    """So many headers would make a few kilobytes a thousand times as many."""
+    count, names = 1000, b"\0.llvmbc\0"
+    size = 64 * count + 64 + len(names)
+    header = struct.pack(
+        "<16s2H5I6H", b"\x7fELF\1\1\1", 1, 3, 1, 0, 0, 52, 0, 52, 0, 0, 40, count, 0
+    )
+    table = struct.pack("<10I", 1, 3, 0, 0, 52 + 40 * count, len(names), 0, 0, 1, 0)
+    table += struct.pack("<10I", 1, 1, 0, 0, 0, size // 2, 0, 0, 1, 0) * (count - 1)
+    file = ObjectFile.parse((header + table + names).ljust(size, b"\0"))
+    with pytest.raises(ExtractionError) as caught:
+        file.contents(".llvmbc")
+    expected = f"expected at most {size} bytes, found {(count - 1) * (size // 2)}"
+    assert str(caught.value) == f"sections '.llvmbc': {expected}"
+
+
 def test_compiler(objects: dict[str, bytes], tmp_path: Path) -> None:
     assert "clang version 22" in (ObjectFile.parse(objects["ELF"]).compiler() or "")
     (tmp_path / "a.c").write_text("int f(int x) { return x + 1; }")
