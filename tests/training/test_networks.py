@@ -184,7 +184,7 @@ def test_inputs_count_among_the_weights(
     hidden: tuple[int, ...], most: int, inlining: Recorded
 ) -> None:
     """Of what a file claims, no more is made than it has."""
-    network = InliningNetwork(normalization(inlining, InliningForSize), hidden)
+    network = InliningNetwork(normalization(inlining, InliningForSize()), hidden)
     whole = sum(each.size for each in network.get_weights())
     assert network_from_config(network.config(), whole).hidden == hidden
     inputs = len(network.normalization.names)
