@@ -138,7 +138,7 @@ class TrainingRun:
         except ValueError as error:
             raise self._error(f"{name}: {error}") from error
 
-    def restore(self, state: Shape = dict) -> Checkpoint | None:
+    def restore(self, expected: Shape = dict) -> Checkpoint | None:
         """Return the state in which an earlier run in this folder stopped, which has this shape."""
         path = self.directory / _CHECKPOINT_FILE
         if not path.exists():
@@ -150,7 +150,7 @@ class TrainingRun:
             if _STATE not in arrays:
                 raise ValueError(f"expected an array {_STATE!r}, found none")
             record = parse_json(arrays.pop(_STATE).tobytes())
-            shaped(record, {"step": int, "spent_s": float, "state": state})
+            shaped(record, {"step": int, "spent_s": float, "state": expected})
             position = _Position(record["spent_s"], record["step"])
             self._earlier_s = max(self._earlier_s, position.spent_s)
             return Checkpoint(position.step, arrays, record["state"])
