@@ -16,6 +16,7 @@ import pytest
 
 from tests.cc.conftest import AS_DEFAULT, CHANNEL, MODELS, NOTHING, ROOT, Argument, Driver
 from tests.conftest import one_in, require
+from tests.folders import tree
 
 SOURCES: dict[Argument, str] = {
     "one.c": """
@@ -112,10 +113,6 @@ def fill(folder: Path) -> Path:
     return folder
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*")}
-
-
 @pytest.fixture
 def folders(tmp_path: Path) -> tuple[Path, Path]:
     """Two folders of one name, since objects may hold the name of where they were compiled."""
@@ -145,7 +142,7 @@ def compare(
         else:
             done = driver.plain(*arguments, cwd=place, stdin=stdin, cxx=cxx)
         words = TEMPORARY.sub(b"", done.stderr)
-        results.append((done.returncode, done.stdout, words, contents(place)))
+        results.append((done.returncode, done.stdout, words, tree(place)))
         place.rename(folder)
     assert results[0][0] == results[1][0], results[0][2]
     for found, expected in zip(*results, strict=True):
@@ -273,7 +270,7 @@ def test_an_advisor_of_the_command_line_is_not_the_model(
     done = driver.run(*line, cwd=mine, settings=AS_DEFAULT | {"MLGO_STRICT": "0"})
     assert f"{found}; compiled by plain clang" in done.stderr.decode()
     assert driver.plain(*line, cwd=theirs).returncode == done.returncode
-    assert contents(mine) == contents(theirs)
+    assert tree(mine) == tree(theirs)
     alone = driver.run(*line, cwd=mine)
     assert b"mlgo-cc" not in alone.stderr
 

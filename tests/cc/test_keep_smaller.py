@@ -15,6 +15,7 @@ from mlgo_gym.model import find_model
 from tests.cc.conftest import CHANNEL, MODELS, NOTHING, SOURCE, UNADVISED, Driver, scraps
 from tests.cc.test_streams import in_place_of_clang
 from tests.conftest import require
+from tests.folders import tree
 
 OTHER, NEVER = str(MODELS / "inliner"), str(MODELS / "never")
 FLAGS = ("-w", "-Oz", "-x", "ir", "-c")
@@ -147,10 +148,6 @@ def test_what_has_no_code_is_clang_s_own(driver: Driver, work: Path) -> None:
     assert not log.exists()
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    return {str(each): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
-
-
 ABOUT = "writes about the code of clang's own object"
 REFUSED = {
     "-c f.c -gsplit-dwarf": "'-gsplit-dwarf' puts a part of the object elsewhere",
@@ -176,12 +173,12 @@ def test_what_cannot_be_compared_is_said(
 ) -> None:
     (work / "g.c").write_text("int h(void) { return 1; }\n")
     words, source = ["-Oz", "-ffreestanding", *shlex.split(line)], (work / "f.c").read_bytes()
-    before = files(work)
+    before = tree(work)
     plain = driver.plain(*words, cwd=work, stdin=source)
     assert plain.returncode == 0, plain.stderr
-    expected = files(work)
+    expected = tree(work)
     for each in {*expected} - {*before}:
-        Path(each).unlink()
+        (work / each).unlink()
     settings = {"MLGO_KEEP_SMALLER": OTHER, "MLGO_KEPT_LOG": "kept.tsv", **way}
     done = driver.run(*words, cwd=work, stdin=source, settings=settings)
     assert (done.returncode, done.stdout) == (0, plain.stdout)
@@ -189,14 +186,14 @@ def test_what_cannot_be_compared_is_said(
     assert sorted(done.stderr.splitlines()) == sorted(
         [*plain.stderr.splitlines(), said[:-1].encode()]
     )
-    assert files(work) == expected
+    assert tree(work) == expected
     for each in {*expected} - {*before}:
-        Path(each).unlink()
+        (work / each).unlink()
     strict = settings | {"MLGO_STRICT": "1"}
     done = driver.run(*words, cwd=work, stdin=source, settings=strict)
     assert done.returncode == 1
     assert f"mlgo-cc: error: keep-smaller: {REFUSED[line]}\n".encode() in done.stderr
-    assert files(work) == before
+    assert tree(work) == before
 
 
 NOTHING_TO_COMPARE = (
@@ -226,18 +223,18 @@ def test_where_there_is_nothing_to_compare(
     (work / "g.c").write_text("int h(void) { return 1; }\n")
     if "assembler" in line:
         (work / "f.c").write_text("nop\n")
-    before, words = {*files(work)}, ["-Oz", *shlex.split(line)]
+    before, words = {*tree(work)}, ["-Oz", *shlex.split(line)]
     plain = driver.plain(*words, cwd=work)
     assert plain.returncode == 0, plain.stderr
-    expected = files(work)
+    expected = tree(work)
     for each in {*expected} - before:
-        Path(each).unlink()
+        (work / each).unlink()
     settings = {"MLGO_KEEP_SMALLER": OTHER, "MLGO_KEPT_LOG": "kept.tsv", "MLGO_STRICT": "1", **way}
     done = driver.run(*words, cwd=work, settings=settings)
     said = (done.returncode, done.stdout)
     assert said == (0, plain.stdout)
     assert b"mlgo" not in done.stderr
-    assert files(work) == expected
+    assert tree(work) == expected
 
 
 WORTH_IT = """
@@ -286,18 +283,18 @@ def test_an_object_of_another_name(
         settings = in_place_of_clang(driver, work, EDITING + 'exec $clang "$@"\n')
         del settings["MLGO_INLINING_MODEL"]
     assert driver.plain("-O0", "-c", "f.c", cwd=work).returncode == 0
-    before = {*files(work)}
+    before = {*tree(work)}
     assert driver.run(*words, cwd=work, settings=settings).returncode == 0
-    expected = files(work)
+    expected = tree(work)
     (made,) = {*expected} - before
-    Path(made).unlink()
+    (work / made).unlink()
     keep = {**settings, "MLGO_KEEP_SMALLER": NEVER, **way}
     done = driver.run(*words, cwd=work, settings=keep)
     assert (done.returncode, done.stderr.count(b"\n")) == (0, 1)
     assert done.stderr.startswith(b"mlgo-cc: warning: keep-smaller: ")
     assert kind.encode() in done.stderr
     assert done.stderr.endswith(UNADVISED)
-    assert files(work) == expected
+    assert tree(work) == expected
 
 
 LISTING = 'case "$*" in *channel-base*) echo $(ls) >> ../found;; esac\nexec $clang "$@"\n'

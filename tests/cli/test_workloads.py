@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import run
+from tests.folders import tree
 from tests.lab.programs.conftest import (
     ADDRESS,
     CALLS,
@@ -124,10 +125,6 @@ def test_models_of_two_problems(corpus: MakeCorpus, tmp_path: Path) -> None:
     assert never == both < eviction == 0
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {str(each): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
-
-
 def test_a_new_workload(corpus: MakeCorpus, tmp_path: Path) -> None:
     folder = corpus(DESCRIPTION, {"twice.c": CALLS}).folder
     (tmp_path / "drive.c").write_text(ECHO)
@@ -160,14 +157,14 @@ def test_a_workload_that_cannot_be(corpus: MakeCorpus, tmp_path: Path, case: str
     """Nothing of it stays behind."""
     source, name, expected = NEW[case]
     folder = corpus(DESCRIPTION, {"twice.c": ADDRESS if case == "code" else CALLS}).folder
-    before = files_of(folder)
+    before = tree(folder)
     path = tmp_path / ("main.c" if case == "a file" else "drive.c")
     path.write_text(source + "/* another */" * (case == "a file"))
     line = ("workload", "new", name, "--corpus", folder, "--source", path)
     done = run(*line, cwd=tmp_path)
     assert done.returncode == 1
     assert expected in done.stderr
-    assert files_of(folder) == before
+    assert tree(folder) == before
 
 
 def test_a_run_that_differs_is_shown(corpus: MakeCorpus, tmp_path: Path) -> None:

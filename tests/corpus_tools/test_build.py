@@ -33,6 +33,7 @@ from corpus_tools.errors import (
 )
 from corpus_tools.recipes import flags_for
 from corpus_tools.workloads import workloads_digest
+from tests.folders import tree
 
 MakeRecipe = Callable[..., Recipe]
 Disassemble = Callable[[bytes], str]
@@ -52,11 +53,6 @@ def lupa(clang22: Clang, cache: Path, tmp_path_factory: pytest.TempPathFactory) 
     output = tmp_path_factory.mktemp("corpora") / "lupa"
     build_corpus(load_recipe("lupa"), output, clang=clang22, jobs=4, cache_dir=cache)
     return output
-
-
-def _content(folder: Path) -> dict[str, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 def _defines_a_function(listing: str) -> bool:
@@ -106,7 +102,7 @@ def test_lupa_is_the_same_for_any_number_of_jobs_and_any_folder(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "elsewhere"))
     again = tmp_path / "again"
     build_corpus(load_recipe("lupa"), again, clang=clang22, jobs=1, cache_dir=cache)
-    assert _content(again) == _content(lupa)
+    assert tree(again) == tree(lupa)
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
@@ -222,7 +218,7 @@ def test_keep_going_keeps_the_rest_and_reports_the_reason(
     assert report.failures[0].source == "b.c"
     assert "undeclared identifier 'missing'" in report.failures[0].reason
     names = {"a.c.bc", "a.c.cmd", "corpus_description.json", "corpus_info.json"}
-    assert set(_content(tmp_path / "out")) == names
+    assert set(tree(tmp_path / "out")) == names
 
 
 def test_keep_going_does_not_keep_nothing(
@@ -239,10 +235,10 @@ def test_a_failed_build_keeps_the_corpus_that_was_there(
     clang22: Clang, tmp_path: Path, make_sdist: MakeRecipe
 ) -> None:
     build_corpus(make_sdist({"a.c": _GOOD}), tmp_path / "out", clang=clang22)
-    before = _content(tmp_path / "out")
+    before = tree(tmp_path / "out")
     with pytest.raises(BuildFailedError):
         build_corpus(make_sdist({"b.c": _BAD}), tmp_path / "out", clang=clang22)
-    assert _content(tmp_path / "out") == before
+    assert tree(tmp_path / "out") == before
     build_corpus(make_sdist({"c.c": _GOOD}), tmp_path / "out", clang=clang22)
     assert Manifest.read(tmp_path / "out").modules == ("c.c",)
 

@@ -12,7 +12,8 @@ import pytest
 from corpus_tools import Manifest, combine, make
 from corpus_tools.errors import LayoutError
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS
-from tests.corpus_tools.extraction.conftest import run, tree
+from tests.corpus_tools.extraction.conftest import run
+from tests.folders import tree
 
 
 def description(corpus: Path) -> dict[str, object]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from corpus_tools import Clang, Manifest, available_recipes, build_corpus, load_recipe
+from tests.folders import tree
 
 Disassemble = Callable[[bytes], str]
 
@@ -15,11 +16,6 @@ Disassemble = Callable[[bytes], str]
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
-
-
-def _content(folder: Path) -> dict[str, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 @pytest.mark.network
@@ -62,5 +58,5 @@ def test_a_recipe_gives_the_same_bytes_wherever_it_is_built(
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path / folder))
         output = tmp_path / folder / "corpus"
         build_corpus(load_recipe(name), output, clang=clang22, jobs=jobs, cache_dir=cache)
-    here, there = (_content(tmp_path / folder / "corpus") for folder in ("here", "over there"))
+    here, there = (tree(tmp_path / folder / "corpus") for folder in ("here", "over there"))
     assert here == there

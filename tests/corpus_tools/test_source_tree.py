@@ -13,6 +13,7 @@ import pytest
 from corpus_tools import Recipe
 from corpus_tools.errors import RecipeError, SdistError
 from corpus_tools.source_tree import unpack_sources
+from tests.folders import tree
 
 MakeRecipe = Callable[..., Recipe]
 
@@ -35,11 +36,6 @@ def _sdist(folder: Path, files: dict[str, bytes]) -> Path:
     return path
 
 
-def _files(root: Path) -> dict[str, bytes]:
-    files = (path for path in root.rglob("*") if path.is_file())
-    return {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
-
-
 def test_archives_are_unpacked_beside_themselves_and_files_are_written(
     tmp_path: Path, tiny_recipe: MakeRecipe
 ) -> None:
@@ -50,7 +46,7 @@ def test_archives_are_unpacked_beside_themselves_and_files_are_written(
         generated_files=(("deps/lib-2/config.h", "#define B 1\n"), ("new/c.h", "// \u00e9\r\n")),
     )
     root = unpack_sources(recipe, sdist, tmp_path)
-    assert _files(root) == {
+    assert tree(root) == {
         "a.c": b"int a;",
         "deps/lib.zip": inner,
         "deps/lib-2/src/b.c": b"int b;",

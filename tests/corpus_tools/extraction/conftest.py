@@ -153,9 +153,3 @@ def texts(path: Path) -> Texts:
     file = ObjectFile.parse(path.read_bytes())
     names = [name for name, _, _ in file.sections if name.startswith(".text")]
     return {name: file.contents(name) or b"" for name in names}
-
-
-def tree(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}

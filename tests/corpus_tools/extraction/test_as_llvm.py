@@ -17,7 +17,8 @@ import pytest
 from corpus_tools import combine, make
 from corpus_tools.extraction import command
 from tests.conftest import require
-from tests.corpus_tools.extraction.conftest import EMBED, run, tree
+from tests.corpus_tools.extraction.conftest import EMBED, run
+from tests.folders import tree
 
 COMMANDS = {
     "extract_ir": command.main,

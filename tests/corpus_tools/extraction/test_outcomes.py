@@ -28,7 +28,8 @@ from corpus_tools.extraction import (
 from corpus_tools.extraction.command import main
 from corpus_tools.object_file import LARGEST_BYTES, ObjectFile
 from tests.conftest import require
-from tests.corpus_tools.extraction.conftest import EMBED, run, tree
+from tests.corpus_tools.extraction.conftest import EMBED, run
+from tests.folders import tree
 
 Build = Callable[..., Path]
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from corpus_tools.extraction.command import main
-from tests.corpus_tools.extraction.conftest import THIN_SOURCES, Texts, texts, tree
+from tests.corpus_tools.extraction.conftest import THIN_SOURCES, Texts, texts
+from tests.folders import tree
 
 pytestmark = pytest.mark.e2e
 

@@ -14,7 +14,7 @@ from corpus_tools.errors import ExtractionError, OutputError
 from corpus_tools.extraction.embedded import ExtractedModule
 from corpus_tools.extraction.store import open_store
 from corpus_tools.manifest import MANIFEST_NAME, Manifest
-from tests.corpus_tools.extraction.conftest import tree
+from tests.folders import tree
 
 NAMES = tuple(f"module{number}" for number in range(2))
 
