@@ -81,11 +81,11 @@ _READERS: Final = "the functions by which others read"
 ELSEWHERE: Final = {
     "corpus_tools/allowed/driver.py": _SHIPPED,
     "corpus_tools/allowed/llvm.py": _SHIPPED,
-    "corpus_tools/clang.py": _OWN,
     "corpus_tools/extraction/recompile.py": _OWN,
     "corpus_tools/guardian.py": "what the system says of processes, and numbers from its parent",
     "corpus_tools/make.py": _BYTES,
     "corpus_tools/reading.py": _READERS,
+    "corpus_tools/replay.py": _OWN,
     "mlgo_gym/base/_files.py": _READERS,
     "mlgo_gym/base/_tensor_spec.py": "specs in headers: 'log', 'trace' and 'dataset'",
     "mlgo_gym/cc/_c_compiler.py": _OWN,
