@@ -16,7 +16,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 from corpus_tools.errors import CompileError, ToolchainError
@@ -30,7 +29,6 @@ __all__ = [
     "start_guardian",
 ]
 
-_NO_LIMITS: Final[Mapping[int, int]] = MappingProxyType({})
 _TAIL_LINES: Final = 20
 _GUARDIAN: Final = Path(__file__).with_name("guardian.py")
 
@@ -99,7 +97,7 @@ def run(
     command: Sequence[str],
     *,
     timeout: float,
-    limits: Mapping[int, int] = _NO_LIMITS,
+    limits: Mapping[int, int] | None = None,
     **settings: Any,
 ) -> subprocess.CompletedProcess[Any]:
     """Run a program to its end, as `subprocess.run` does with ``capture_output`` and no input.
@@ -121,7 +119,7 @@ def run(
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with Guarded(command, **{**pipes, **settings}) as process:
         try:
-            _bound(process.pid, limits)
+            _bound(process.pid, limits or {})
             stdout, stderr = process.communicate(timeout=timeout)
         except BaseException:
             process.kill()
