@@ -118,7 +118,7 @@ BYTES = {
     "the constants of a model": _scope.MAX_CONSTANT_BYTES,
     "the intermediate results of a model": _scope.MAX_STACK_BYTES,
     "all inputs, or all outputs, of a model": _scope.MAX_PORT_BYTES,
-    "the memory of the process that lowers a model": _compiler._MEMORY_BYTES,
+    "the memory of the worker that compiles a model": _compiler._MEMORY_BYTES,
     "the object of a frozen model": _freeze._MAX_OBJECT_BYTES,
     "a file of a model that `mlgo-cc` is given": _kept._MAX_MODEL_FILE_BYTES,
     "`mlgo-cc`'s log of kept objects": _kept_log.MAX_BYTES,

@@ -70,11 +70,13 @@ class ModuleError(InputError):
 
     Attributes:
         module: the module's name.
+        reason: the message without the name.
     """
 
     def __init__(self, module: str, message: str) -> None:
         super().__init__(f"module {module!r}: {message}")
         self.module = module
+        self.reason = message
 
 
 class TraceError(InputError):

@@ -33,6 +33,7 @@ from mlgo_gym import __version__
 from mlgo_gym.base import (
     PARTIAL,
     SHIPPED,
+    CompilationError,
     EnvironmentSetupError,
     FileError,
     MlgoGymError,
@@ -308,7 +309,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _may_pass(cause: BaseException | None) -> bool:
     """Whether trying again may help: not every time can a file be read, or does a process last."""
-    may_help = isinstance(cause, OSError | subprocess.SubprocessError)
+    may_help = isinstance(cause, OSError | subprocess.SubprocessError | CompilationError)
     return may_help and not isinstance(cause, FileError)
 
 

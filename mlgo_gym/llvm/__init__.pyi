@@ -28,7 +28,6 @@ from ._launch import child_environment as child_environment
 from ._launch import installed_llvmlite as installed_llvmlite
 from ._limits import Limits as Limits
 from ._limits import lack_of_memory as lack_of_memory
-from ._limits import lower as lower
 from ._limits import peak_bytes as peak_bytes
 from ._loading import flipped as flipped
 from ._loading import recorded as recorded
@@ -36,6 +35,7 @@ from ._request import DescribeRequest as DescribeRequest
 from ._request import FrameDecoder as FrameDecoder
 from ._request import LocalizeRequest as LocalizeRequest
 from ._request import NativeObject as NativeObject
+from ._request import NativeRequest as NativeRequest
 from ._request import SplitRequest as SplitRequest
 from ._request import SymbolsRequest as SymbolsRequest
 from ._request import encode_frame as encode_frame

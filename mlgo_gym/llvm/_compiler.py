@@ -245,12 +245,14 @@ class Compiler(AbstractContextManager["Compiler"]):
         """Ask the worker something else about a module; an unfinished compilation is closed first.
 
         A worker for which other options of LLVM's own were chosen is replaced; it is the request
-        that sets them. The answer is JSON values, and bytes.
+        that sets them. The answer is JSON values, the last lines that the worker has printed among
+        them as ``stderr``, and bytes.
         """
         with self._alone:
             self._end_current()
             worker = self._ready_worker(llvm_options)
-            return Exchange(worker, module, self.timeout_s).run(request)
+            answer, data = Exchange(worker, module, self.timeout_s).run(request)
+            return answer | {"stderr": worker.stderr.tail()}, data
 
     def interrupt(self) -> None:
         """Kill the worker, from any thread, for good.

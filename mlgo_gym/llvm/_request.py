@@ -212,12 +212,32 @@ class SplitRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class NativeRequest:
+    """Compile the text of code of ours at -O3; options as in `LoadRequest`.
+
+    Attributes:
+        cpu: LLVM's name of a CPU; ``None`` is this machine's, or of another triple the generic one.
+        triple: of another machine.
+    """
+
+    cpu: str | None
+    triple: str | None
+    plain_options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CancelRequest:
     """Come to an end with what is being compiled, without generating code."""
 
 
 WorkRequest = (
-    CompileRequest | LoadRequest | DescribeRequest | SymbolsRequest | LocalizeRequest | SplitRequest
+    CompileRequest
+    | LoadRequest
+    | DescribeRequest
+    | SymbolsRequest
+    | LocalizeRequest
+    | SplitRequest
+    | NativeRequest
 )
 Request = WorkRequest | CancelRequest
 
@@ -229,6 +249,7 @@ _KINDS: Final[Mapping[str, type[Request]]] = MappingProxyType(
         "symbols": SymbolsRequest,
         "localize": LocalizeRequest,
         "split": SplitRequest,
+        "native": NativeRequest,
         "cancel": CancelRequest,
     }
 )

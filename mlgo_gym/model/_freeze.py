@@ -117,8 +117,8 @@ def freeze(
             target the generic one.
         target: the triple of another machine, such as ``aarch64-linux-gnu``; its object cannot be
             loaded here, and there is no shared library.
-        trusted: compile in this process instead of a child, and take a SavedModel, too.
-        timeout_s: what compiling may take in a child process, in seconds.
+        trusted: compile in this process instead of a worker, and take a SavedModel, too.
+        timeout_s: what compiling may take in a worker, in seconds.
         profile: the object says what operator its code is of, to debuggers and profilers (DWARF),
             and `FrozenFiles.code` has it; the code is the same.
 

@@ -157,7 +157,7 @@ def compile_model(
 
     Raises:
         ModelError: the model cannot be used, or the compiler does not finish.
-        EnvironmentSetupError: the child process cannot be started.
+        EnvironmentSetupError: no worker can be started.
 
     >>> from mlgo_gym.model import find_model
     >>> graph = find_model("inlining-for-size") + "/model.tflite"

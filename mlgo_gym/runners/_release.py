@@ -39,9 +39,9 @@ class ReleaseModeModelRunner(MLModelRunner):
         model: a model directory (``model.tflite`` or, if trusted, ``saved_model.pb``, and
             ``output_spec.json``), a ``.tflite`` file, or a
             frozen model (its folder or its JSON file).
-        trusted: compile the graph in this process, else in a child process with a deadline; and
+        trusted: compile the graph in this process, else in a worker with a deadline; and
             run a frozen model, which is code, whoever froze it, else this user's own alone.
-        timeout_s: what compiling may take in the child process, in seconds.
+        timeout_s: what compiling may take in the worker, in seconds.
 
     Attributes:
         model: the compiled model.
@@ -53,7 +53,7 @@ class ReleaseModeModelRunner(MLModelRunner):
             a decision of another type or shape.
         OptionsError: a frozen model is somebody else's, and not trusted.
         SpecError: two of the inputs have one name, or there is none.
-        EnvironmentSetupError: the child process cannot be started.
+        EnvironmentSetupError: no worker can be started.
 
     >>> from mlgo_gym.model import find_model
     >>> from mlgo_gym.problems import InliningForSize

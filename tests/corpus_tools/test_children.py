@@ -24,7 +24,6 @@ OTHERS: Final = {
     "mlgo_gym/llvm/_launch.py": "workers, which end with the socket's other end",
     "mlgo_gym/llvm/_zygote.py": "workers, which end with the socket's other end",
     "mlgo_gym/llvm/command/_own_options.py": "a child of ours, within seconds",
-    "mlgo_gym/model/_compiler.py": "a child of ours, which ends with its pipe",
     "mlgo_gym/model/_saved_model.py": "a child of ours, whose time is limited",
     "mlgo_gym/runners/_interpreter.py": "a child of ours, which ends with the socket's other end",
 }

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 
 import pytest
 
-from mlgo_gym.errors import EnvironmentSetupError, ModelError
-from mlgo_gym.model._compiler import compile_ir
+from mlgo_gym.errors import ModelError
 from mlgo_gym.model._graph import Attribute, Graph, Operator, Port, Tensor
 from mlgo_gym.model._lowering import lower_graph
 from tests.model.test_lowering import DENSE, WEIGHTS, X, floats, graph, ints
@@ -125,12 +123,3 @@ def test_boundaries_of_buckets() -> None:
         for boundaries in ((), (0.5,))
     ]
     assert ["fcmp oge float" in text for text in texts] == [False, True]
-
-
-def test_no_python_to_compile_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    with pytest.raises(EnvironmentSetupError) as caught:
-        compile_ir("", source="test")
-    assert str(caught.value) == (
-        "cannot start /nowhere/python: [Errno 2] No such file or directory: '/nowhere/python'"
-    )

@@ -331,6 +331,11 @@ def test_ir_that_llvm_refuses(trusted: bool) -> None:
         compile_ir("define nonsense", source="test", trusted=trusted)
 
 
+def test_a_worker_makes_the_same_object() -> None:
+    text = "define i32 @f(i32 %x) {\n  %y = mul i32 %x, 3\n  ret i32 %y\n}\n"
+    assert compile_ir(text, source="test") == compile_ir(text, source="test", trusted=True)
+
+
 def test_a_compiler_that_takes_too_long() -> None:
     with pytest.raises(ModelError) as caught:
         compile_ir("", source="test", timeout_s=0.001)

@@ -33,6 +33,7 @@ from mlgo_gym.llvm._request import (
     FrameDecoder,
     LoadRequest,
     LocalizeRequest,
+    NativeRequest,
     SplitRequest,
     SymbolsRequest,
     WorkRequest,
@@ -57,6 +58,7 @@ from mlgo_gym.llvm.worker._products import (
     Estimates,
     describe,
     localize,
+    native,
     split,
     symbols,
 )
@@ -201,19 +203,23 @@ class _Server:
     def _answer(self, request: WorkRequest, data: bytes) -> Answer:
         match request:
             case CompileRequest():
-                return self._compile(request, data)
+                answer = self._compile(request, data)
             case LoadRequest():
-                return self._load(request, data)
+                answer = self._load(request, data)
             case DescribeRequest():
-                return describe(request, data)
+                answer = describe(request, data)
             case SymbolsRequest():
-                return symbols(request, data)
+                answer = symbols(request, data)
             case LocalizeRequest():
-                return localize(request, data, addresses_of(request.symbols))
+                answer = localize(request, data, addresses_of(request.symbols))
             case SplitRequest():
                 own = (*request.plain_options, *COMPILE.llvm_options())
                 self._set_options((*own, *request.llvm_options))
-                return split(request, data, self._level_address)
+                answer = split(request, data, self._level_address)
+            case NativeRequest():
+                self._set_options((*request.plain_options, *COMPILE.llvm_options()))
+                answer = native(request, data)
+        return answer
 
     def _set_options(self, options: tuple[str, ...]) -> None:
         """Set LLVM's options: those of an earlier request must not hold for this one."""

@@ -11,6 +11,7 @@ from mlgo_gym.llvm._request import (
     CompileRequest,
     DescribeRequest,
     LocalizeRequest,
+    NativeRequest,
     SplitRequest,
     SymbolsRequest,
 )
@@ -130,6 +131,13 @@ def localize(request: LocalizeRequest, data: bytes, addresses: Mapping[str, int]
     with binding.parse(data, is_text=request.is_text, verify=False) as module:
         count = localizer.make_local(binding.address(module))
         return {"functions": count}, binding.to_bitcode(module)
+
+
+def native(request: NativeRequest, data: bytes) -> Answer:
+    """An object, and LLVM's names of what it is for."""
+    about = asdict(binding.compile_native(data.decode(), request.cpu, request.triple))
+    code = about.pop("data")
+    return {"native": about}, code
 
 
 def split(request: SplitRequest, data: bytes, level_address: int) -> Answer:

@@ -14,6 +14,7 @@ from mlgo_gym.llvm._request import (
     CancelRequest,
     CompileRequest,
     DescribeRequest,
+    NativeRequest,
     Request,
     SplitRequest,
     request_from_json,
@@ -31,6 +32,7 @@ WORDS = st.lists(st.text(max_size=5), max_size=3).map(tuple)
     st.one_of(
         st.builds(CancelRequest),
         st.builds(DescribeRequest, st.booleans()),
+        st.builds(NativeRequest, st.none() | st.text(), st.none() | st.text(), WORDS),
         st.builds(SplitRequest, st.booleans(), st.just(TARGET), st.integers(0), WORDS, CHOSEN),
         st.builds(
             CompileRequest,
@@ -53,13 +55,13 @@ def test_there_and_back(request_: Request) -> None:
     [
         (
             {},
-            "request: expected one of compile, load, describe, symbols, localize, split, cancel, "
-            "found {}",
+            "request: expected one of compile, load, describe, symbols, localize, split, native, "
+            "cancel, found {}",
         ),
         (
             {"op": "run"},
-            "request: expected one of compile, load, describe, symbols, localize, split, cancel, "
-            "found {'op': 'run'}",
+            "request: expected one of compile, load, describe, symbols, localize, split, native, "
+            "cancel, found {'op': 'run'}",
         ),
         (
             {"op": "describe"},
