@@ -14,6 +14,7 @@ import numpy as np
 
 from mlgo_gym.base import ModelError, TensorSpec
 from mlgo_gym.llvm import NativeObject
+from mlgo_gym.model._c_text import TYPES
 from mlgo_gym.model._compiler import DEFAULT_TIMEOUT_S, compile_ir
 from mlgo_gym.model._graph import Graph, Port
 from mlgo_gym.model._lowering import lower_and_count
@@ -22,12 +23,6 @@ from mlgo_gym.model._output_spec import OutputSpec, choose_outputs
 from mlgo_gym.model._profile import OperatorCode, operator_codes
 from mlgo_gym.model._tflite_reader import read_graph, read_tflite
 
-_SPEC_TYPES: Final = {
-    "float32": "float",
-    "float64": "double",
-    "bool": "uint8_t",
-    **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
-}
 _THUNK: Final = "mlgo_gym_thunk"
 LONG_INSTRUCTIONS: Final = 1 << 20
 """An evaluation of more lets go of the GIL; it takes half a millisecond or longer."""
@@ -196,7 +191,7 @@ def ports(graph: Graph, of: Sequence[Port]) -> tuple[NativePort, ...]:
 
 def _port(graph: Graph, port: Port) -> NativePort:
     tensor = graph.tensors[port.tensor]
-    spec = TensorSpec(port.name, _SPEC_TYPES[tensor.dtype], tensor.shape)
+    spec = TensorSpec(port.name, TYPES[tensor.dtype], tensor.shape)
     return NativePort(spec, tensor.name)
 
 
