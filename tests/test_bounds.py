@@ -17,7 +17,7 @@ from corpus_tools import (
     tables,
     workloads,
 )
-from corpus_tools.extraction import inputs
+from corpus_tools.extraction import archive_members, inputs
 from mlgo_gym.base import _arrays as arrays
 from mlgo_gym.base import _remote as remote
 from mlgo_gym.base import _tensor_spec as tensor_spec
@@ -67,6 +67,7 @@ PAGE = ROOT / "docs" / "reference" / "bounds.md"
 BYTES = {
     "a module of a corpus": _corpus._MAX_MODULE_BYTES,
     "an object file, before bitcode is taken out of it": object_file.LARGEST_BYTES,
+    "the names of a static archive's members, all together": archive_members.LARGEST_NAMES,
     "the unpacked members of an archive of sources, all together": archive.MAX_UNPACKED_BYTES,
     "an ELF file of a build whose sizes are compared": _builds.MAX_BYTES,
     "a command, a list or a manifest": reading.LARGEST_TEXT_BYTES,

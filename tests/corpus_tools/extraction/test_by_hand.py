@@ -52,6 +52,28 @@ def test_an_archive_with_a_huge_member(tmp_path: Path) -> None:
     assert outcome == Outcome("x.a", Status.FAILED, reason=reason)
 
 
+def test_an_archive_whose_members_share_a_long_name(tmp_path: Path) -> None:
+    """Sixty bytes of a header would be a name of a megabyte each time."""
+    table = b"a" * (1 << 20) + b"/\n"
+    members = member(b"/0", 0) * 100
+    (tmp_path / "x.a").write_bytes(b"!<arch>\n" + member(b"//", len(table)) + table + members)
+    (outcome,) = list_archive("x.a", tmp_path)
+    assert isinstance(outcome, Outcome)
+    problem = "expected at most 67108864 bytes of names in all, found more"
+    assert outcome.reason == f"archive cannot be read: {problem}"
+
+
+def test_an_archive_with_a_huge_table_of_names(tmp_path: Path) -> None:
+    """It is not read: the file may be sparse."""
+    with (tmp_path / "x.a").open("wb") as file:
+        file.write(b"!<arch>\n" + member(b"//", 9_999_999_998))
+        file.truncate(10_000_000_066)
+    (outcome,) = list_archive("x.a", tmp_path)
+    assert isinstance(outcome, Outcome)
+    problem = "names: expected at most 67108864 bytes, found 9999999998"
+    assert outcome.reason == f"archive cannot be read: {problem}"
+
+
 def test_the_index_of_an_archive_is_no_member(tmp_path: Path) -> None:
     data = b"!<arch>\n" + member(b"__.SYMDEF SORTED", 4) + b"\0" * 4 + member(b"m.o/", 2) + b"BC"
     (tmp_path / "x.a").write_bytes(data)
