@@ -81,7 +81,10 @@ def changed(index: tuple[int, int], value: int, name: str) -> dict[str, Any]:
         ({"kept": np.array([(2, 0)])}, "kept: expected functions that there are"),
         (changed((0, 2), 6, "values"), "values: expected arguments, and 1 to 5 values"),
         ({"seconds_per_instruction": 0.0}, "expected seconds per instruction"),
-        ({"seconds_per_instruction": float("nan")}, "expected seconds per instruction"),
+        (
+            {"seconds_per_instruction": float("nan")},
+            "about.seconds_per_instruction: expected a number, found nan",
+        ),
     ],
 )
 def test_arrays_that_cannot_be(tmp_path: Path, changes: dict[str, Any], found: str) -> None:
