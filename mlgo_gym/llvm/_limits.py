@@ -39,6 +39,7 @@ class Limits:
     def hold(self) -> Held:
         """Hold this process to them; no file can be opened any more."""
         lower(resource.RLIMIT_DATA, self.peak_bytes - _CODE_BYTES)
+        lower(resource.RLIMIT_CORE, 0)  # whoever crashes LLVM fills no disk with its memory
         return confine()
 
     def allow_cpu(self) -> None:

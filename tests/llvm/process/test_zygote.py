@@ -152,6 +152,7 @@ def test_each_has_the_limits_that_it_is_given(sample: Corpus) -> None:
             pid = compiler.worker_pid
             assert pid is not None
             assert resource.prlimit(pid, resource.RLIMIT_DATA)[1] == (size - 64) * _MIB
+            assert resource.prlimit(pid, resource.RLIMIT_CORE) == (0, 0)
             soft = resource.prlimit(pid, resource.RLIMIT_CPU)[0]
             assert 2 * size + 10 <= soft < 2 * size + 30
     assert resource.prlimit(zygote, resource.RLIMIT_DATA) == unlimited
