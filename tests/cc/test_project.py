@@ -317,6 +317,20 @@ def test_a_model_and_the_smallest_object_go_with_a_project(driver: Driver, sourc
 
 
 @pytest.mark.e2e
+def test_clang_compiles_a_module_of_a_header_before_the_source(
+    driver: Driver, sources: Path
+) -> None:
+    """With -gmodules and an empty cache of modules; the second time it is there."""
+    (sources / "module.modulemap").write_text('module shared { header "h.h" export * }\n')
+    settings = {"MLGO_PROJECT": str(written(sources, *SHARED)), "MLGO_STRICT": "1"}
+    options = ("-Oz", "-g", "-gmodules", "-fmodules", "-fcxx-modules", "-fmodules-cache-path=mc")
+    first = compiled(driver, sources, *options, settings=settings).read_bytes()
+    second = compiled(driver, sources, *options, settings=settings)
+    assert not {ONCE, THING_VALUE} & visible(second)
+    assert first == second.read_bytes()
+
+
+@pytest.mark.e2e
 def test_the_fingerprint_has_the_project(driver: Driver, sources: Path) -> None:
     texts = []
     for shared in ((), (ONCE,)):

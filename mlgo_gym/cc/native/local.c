@@ -41,6 +41,7 @@ enum { LINK_ONCE_ODR = 3, INTERNAL = 8, HIDDEN = 1, GLOBAL_UNNAMED_ADDRESS = 2 }
   _(value, GetNextFunction, (value))                                                               \
   _(value, GetFirstGlobal, (void *))                                                               \
   _(value, GetNextGlobal, (value))                                                                 \
+  _(value, GetNamedGlobal, (void *, const char *))                                                 \
   _(value, GetFirstGlobalAlias, (void *))                                                          \
   _(value, GetNextGlobalAlias, (value))                                                            \
   _(value, AliasGetAliasee, (value))                                                               \
@@ -259,10 +260,14 @@ static bool map_hashes(void) {
   return found != MAP_FAILED;
 }
 
+/* With -gmodules, clang first compiles what is in the object files around its precompiled modules
+ * (ObjectFilePCHContainerWriter.cpp). */
+static bool is_container(void *module) { return llvm.GetNamedGlobal(module, "__clang_ast"); }
+
 static void look_at_module(void *module) {
   static bool is_done;
   if (is_done || !page || page->shared.file < 0 || !find_functions() ||
-      is_for_a_device(llvm.GetTarget(module)))
+      is_for_a_device(llvm.GetTarget(module)) || is_container(module))
     return;
   is_done = true; /* clang has one for each object */
   if (map_hashes())
