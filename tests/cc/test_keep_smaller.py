@@ -114,8 +114,8 @@ def test_command_lines_that_make_one_object(driver: Driver, work: Path, line: st
 def test_a_name_is_one_line_of_the_log(driver: Driver, work: Path) -> None:
     """Nor does a message bring it to a terminal as it is."""
     name, shown = (
-        "a\nLLVM\t1\t2\tb\x1b[31m\x9b1mü.o",
-        "a\\x0aLLVM\\x091\\x092\\x09b\\x1b[31m\\xc2\\x9b1mü.o",
+        "a\nLLVM\t1\t2\tb\x1b[31m\x9b1m\u202e\u200bü.o",
+        "a\\x0aLLVM\\x091\\x092\\x09b\\x1b[31m\\xc2\\x9b1m\\xe2\\x80\\xae\\xe2\\x80\\x8bü.o",
     )
     log = work / "kept.tsv"
     line = ("-Oz", "-c", "f.c", "-o", name, f"--mlgo-keep-smaller={NEVER}")

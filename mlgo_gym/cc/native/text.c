@@ -35,16 +35,41 @@ char *read_text(const char *path, char words[WORDS_BYTES]) {
   return text;
 }
 
-/* U+0080 to U+009F in UTF-8, which some terminals obey as they do ESC and a letter. */
-static bool is_c1(const char *at) {
-  return (uint8_t)at[0] == 0xc2 && ((uint8_t)at[1] & 0xe0) == 0x80;
+/* Ranges of characters that a terminal obeys, or that hide or turn letters; each range is of
+ * characters that differ in their last byte of UTF-8 alone. */
+static const struct {
+  char first[5], last[5];
+} HIDDEN[] = {
+    {"\x01", "\x1f"},
+    {"\x7f", "\x7f"},
+    {"\xc2\x80", "\xc2\x9f"}, /* some terminals obey them as they do ESC and a letter */
+    {"\xc2\xad", "\xc2\xad"},
+    {"\xd8\x9c", "\xd8\x9c"},
+    {"\xe2\x80\x8b", "\xe2\x80\x8f"},
+    {"\xe2\x80\xa8", "\xe2\x80\xae"}, /* U+202E turns what follows */
+    {"\xe2\x81\xa0", "\xe2\x81\xaf"},
+    {"\xef\xbb\xbf", "\xef\xbb\xbf"},
+};
+
+/* The bytes of a hidden character, 0 if it is none. */
+static size_t hidden_bytes(const char *at) {
+  for (size_t index = 0; index < sizeof HIDDEN / sizeof *HIDDEN; ++index) {
+    const char *first = HIDDEN[index].first, *last = HIDDEN[index].last;
+    size_t most = strlen(first) - 1;
+    if (!strncmp(at, first, most) && (uint8_t)at[most] >= (uint8_t)first[most] &&
+        (uint8_t)at[most] <= (uint8_t)last[most])
+      return most + 1;
+  }
+  return 0;
 }
 
 void put_printable(char *to, size_t room, const char *text) {
-  size_t used = 0;
+  size_t used = 0, hidden = 0;
   for (const char *at = text; *at && used + sizeof "\\x00" <= room; ++at) {
-    bool is_control = (uint8_t)*at < 0x20 || *at == 0x7f || is_c1(at) || (at > text && is_c1(at - 1));
-    used += (size_t)snprintf(to + used, room - used, is_control ? "\\x%02x" : "%c", (uint8_t)*at);
+    hidden = hidden ? hidden - 1 : 0;
+    if (!hidden)
+      hidden = hidden_bytes(at);
+    used += (size_t)snprintf(to + used, room - used, hidden ? "\\x%02x" : "%c", (uint8_t)*at);
   }
   to[used] = 0;
 }
