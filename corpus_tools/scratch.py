@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import functools
 import glob
@@ -60,22 +61,33 @@ def sibling_folder(target: Path) -> Iterator[Path]:
     prefix = f".{target.name[:_NAME_LENGTH]}."
     target.parent.mkdir(parents=True, exist_ok=True)
     _remove_abandoned(target, prefix)
-    folder = Path(tempfile.mkdtemp(_STAGED, prefix, target.parent))
-    lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    folder, lock = _locked(prefix, target.parent)
     try:
-        with suppress(OSError):  # a file system without locks: it stays if this is killed
-            fcntl.flock(lock, fcntl.LOCK_EX)
         yield folder
     finally:
         os.close(lock)
         _remove(folder)
 
 
+def _locked(prefix: str, parent: Path) -> tuple[Path, int]:
+    """Make a folder and lock it; one that another has taken for abandoned before is left to it."""
+    while True:
+        folder = Path(tempfile.mkdtemp(_STAGED, prefix, parent))
+        path = folder / _LOCK
+        lock = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        with suppress(OSError):  # a file system without locks: it stays if this is killed
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        if path.exists():
+            return folder, lock
+        os.close(lock)
+
+
 @contextmanager
 def replaced_folder(target: Path) -> Iterator[Path]:
     """Yield a folder beside ``target`` that takes its place when the block ends well.
 
-    What was there goes after, and stays where the block or the exchange of the two fails.
+    What was there goes after, and stays where the block or the exchange of the two fails. Of
+    several that replace one folder at once, the last wins.
 
     Raises:
         OSError: the folder cannot be made or moved, or the target is a file.
@@ -87,13 +99,26 @@ def replaced_folder(target: Path) -> Iterator[Path]:
         staged.mkdir()
         yield staged
         try:
-            if target.is_dir():
-                target.rename(old)
-            staged.rename(target)
+            while not _exchanged(staged, target, old):
+                _remove(old)  # what another has replaced since
         except BaseException:
             if old.exists() and not target.exists():
                 old.rename(target)
             raise
+
+
+def _exchanged(staged: Path, target: Path, old: Path) -> bool:
+    """Put a folder in another's place, unless somebody else has put one there meanwhile."""
+    if target.is_dir():
+        with suppress(FileNotFoundError):  # another has just taken it away
+            target.rename(old)
+    try:
+        staged.rename(target)
+    except OSError as error:
+        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+            raise
+        return False
+    return True
 
 
 def _remove_abandoned(target: Path, prefix: str) -> None:

@@ -7,11 +7,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from corpus_tools.scratch import scratch_folder, sibling_folder
+from corpus_tools.scratch import replaced_folder, scratch_folder, sibling_folder
 
 KILLED = """
 import os, signal
@@ -98,3 +99,17 @@ def test_what_only_looks_like_it_stays(tmp_path: Path) -> None:
     with sibling_folder(tmp_path / "out"):
         pass
     assert _left(tmp_path) == before
+
+
+def test_several_that_replace_one_folder(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+
+    def replace(number: int) -> None:
+        for _ in range(30):
+            with replaced_folder(target) as staged:
+                (staged / "number").write_text(str(number))
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(replace, range(4)))
+    assert (target / "number").read_text() in {"0", "1", "2", "3"}
+    assert list(tmp_path.iterdir()) == [target]
