@@ -7,6 +7,7 @@ import ipaddress
 import os
 import socket
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -65,11 +66,19 @@ class SocketFile:
         if self._path is not None and _is_taken(self._path):
             raise OptionsError(f"gRPC host {address.text}: the path is in use")
 
-    def bound(self) -> None:
-        """Take charge of the file, now that the host listens on it."""
-        if self._path is not None:
-            self._path.chmod(0o600)
-            self._identity = _identity(self._path)
+    @contextlib.contextmanager
+    def binding(self) -> Iterator[None]:
+        """Take charge of the file that the block makes, which is for this user from the start."""
+        if self._path is None:
+            yield
+            return
+        before = os.umask(0o177)
+        try:
+            yield
+        finally:
+            os.umask(before)
+        self._path.chmod(0o600)
+        self._identity = _identity(self._path)
 
     def remove(self) -> None:
         """Delete the file, if it is still the same; safe to call twice."""

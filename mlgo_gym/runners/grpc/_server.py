@@ -96,12 +96,12 @@ class GrpcHost(AbstractContextManager["GrpcHost"]):
         )
         self._server.add_generic_rpc_handlers((_handlers(service),))
         try:
-            port = _listen(self._server, address, credentials)
+            with self._socket_file.binding():
+                port = _listen(self._server, address, credentials)
         except BaseException:
             self.stop()
             raise
         self.address: Final = address.text if address.path else f"{address.host}:{port}"
-        self._socket_file.bound()
         self._server.start()
 
     def stop(self, grace_s: float = 0.1) -> None:

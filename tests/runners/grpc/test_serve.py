@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import signal
 import socket
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.errors import OptionsError, RunnerError, UsageError
+from mlgo_gym.runners.grpc._address import Address, SocketFile
 from mlgo_gym.runners.grpc._client import GrpcInteractiveModelRunner
 from mlgo_gym.runners.grpc._server import GrpcHost, serve_grpc
 from mlgo_gym.runners.grpc._wire import StreamLimits
@@ -232,6 +234,18 @@ def test_too_many_streams_are_refused(recorder: Recorder) -> None:
         ):
             asking(host)
         assert runner.evaluate().tolist() == [0]
+
+
+def test_unix_sockets_are_private_from_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "host"
+    before = os.umask(0)
+    try:
+        with socket.socket(socket.AF_UNIX) as host, SocketFile(Address(f"unix:{path}")).binding():
+            host.bind(str(path))
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert os.umask(0) == 0
+    finally:
+        os.umask(before)
 
 
 def test_unix_sockets_are_private_and_go_away(tmp_path: Path) -> None:
