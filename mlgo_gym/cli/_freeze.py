@@ -49,13 +49,13 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 
 def _grid(code: Sequence[OperatorCode]) -> Grid:
-    from mlgo_gym.cli.show._grid import Grid
+    from mlgo_gym.cli.show._grid import Cell, Grid, Row
 
     total, size = sum(each.instructions for each in code), sum(each.size_bytes for each in code)
-    rows = [
+    rows: list[Row] = [
         [
             " ".join([*([] if each.number is None else [str(each.number)]), each.name]),
-            "\n".join(each.origins),
+            Cell("\n".join(each.origins), has_lines=True),
             f"{each.instructions:,}",
             f"{each.instructions / (total or 1):.1%}",
             f"{each.size_bytes:,}",

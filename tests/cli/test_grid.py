@@ -8,7 +8,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from mlgo_gym.cli.show._grid import Cell, Grid, Row, amount, change, ratio
+from mlgo_gym.cli.show._grid import Cell, Grid, Row, amount, change, narrow_table, ratio
 from mlgo_gym.cli.show._page import as_page
 
 NAMES = [f"package/src/interval_tree_{number}.cpp" for number in range(3)]
@@ -73,3 +73,22 @@ def test_a_page_shows_the_same() -> None:
     assert "<td>&lt;b&gt;</td>" in page
     assert ' class="worse" data-value="Infinity" style="background:linear-gradient(' in page
     assert 'data-value="-0.5">-50.0 % <small>[-60.0, -40.0]</small></td>' in page
+
+
+def test_a_name_of_several_lines_is_one() -> None:
+    """It may be anybody's; what has lines says so."""
+    named = Grid(("a\nb", "c\nd"), [["e\nf", "g\nh"]])
+    for each in ("a\\nb", "c\\nd", "e\\nf", "g\\nh"):
+        assert sum(each in line for line in printed(named)) == 1
+    assert len(printed(named)) == len(printed(Grid(("a", "c"), [["e", "g"]])))
+    lines = printed(Grid(("a", "c"), [["e", Cell("g\nh", has_lines=True)]]))
+    assert len(lines) == len(printed(named)) + 1
+
+
+def test_a_name_of_several_lines_in_a_narrow_table() -> None:
+    table = narrow_table(("a\nb", "c"), right=("c",))
+    table.add_row("d\ne", "1")
+    file = StringIO()
+    Console(width=80, file=file).print(table)
+    heading, _, row = file.getvalue().splitlines()
+    assert (heading.split(), row.split()) == (["a\\nb", "c"], ["d\\ne", "1"])

@@ -6,6 +6,7 @@ import argparse
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from corpus_tools.printable import printable
 from mlgo_gym.cli import options as shared
 from mlgo_gym.cli._values import place
 from mlgo_gym.cli.show._grid import Grid, amount
@@ -35,7 +36,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     table = Table("what", "found")
     for key, value in record.items():
         if key not in {"packages", "differences"}:
-            table.add_row(key.replace("_", " "), _shown(value))
+            table.add_row(key.replace("_", " "), printable(_shown(value)))
     rows = [[name, *map(amount, counts.values())] for name, counts in record["packages"].items()]
     output.print(table, Grid(("package", "modules", "decisions"), rows, folds=True))
     output.json(record)

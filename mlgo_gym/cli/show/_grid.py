@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from corpus_tools.printable import printable
 
@@ -29,7 +30,8 @@ class Cell:
 
     The kind is ``better`` or ``worse``, which have colours, or empty; the note is shown fainter. A
     bar behind it, on pages only, goes from -1, to the left, to 1; 0 is none. There a click on the
-    text leads to the anchor of a listing, if one is named.
+    text leads to the anchor of a listing, if one is named. Text of several lines says so: names,
+    which may be anybody's, have none.
     """
 
     text: str
@@ -38,11 +40,13 @@ class Cell:
     note: str = ""
     bar: float = 0.0
     anchor: str = ""
+    has_lines: bool = False
 
     def to_text(self) -> Text:
         from rich.text import Text
 
-        text = Text(printable(self.text, "\n"), style=_COLOURS.get(self.kind, ""))
+        unchanged = "\n" if self.has_lines else ""
+        text = Text(printable(self.text, unchanged), style=_COLOURS.get(self.kind, ""))
         return text.append(f" {printable(self.note)}", style="dim") if self.note else text
 
 
@@ -74,7 +78,7 @@ class Grid:
         names = names if self.folds else short_names(names)
         headings, left = self._fitting(columns, options.max_width, names)
         table = Table(show_footer=bool(self.footer))
-        table.add_column(self.headings[0], first[-1], overflow="fold")
+        table.add_column(printable(self.headings[0]), first[-1], overflow="fold")
         for heading, column in zip(headings, columns, strict=True):
             table.add_column(heading, column[-1], justify="right", no_wrap=True)
         for place, name in enumerate(names):
@@ -87,10 +91,12 @@ class Grid:
         self, columns: Sequence[Sequence[Text]], width: int, names: Sequence[str]
     ) -> tuple[list[str], int]:
         """Headings, broken if names need their room, and how much of it is left for names."""
-        headings, left = list(self.headings[1:]), 0
+        from rich.text import Text
+
+        headings, left = [*map(printable, self.headings[1:])], 0
         for _ in range(2):
             taken = [
-                max(each.cell_len for each in (*column, *Cell(heading).to_text().split()))
+                max(each.cell_len for each in (*column, *Text(heading).split()))
                 for heading, column in zip(headings, columns, strict=True)
             ]
             left = width - len("│  │") - sum(each + len("  │") for each in taken)
@@ -123,9 +129,11 @@ def ratio(value: float, baseline: float, *, bar: float = 0.0) -> Cell:
 def percent(value: float) -> str:
     """A change as text; a large one has one digit less.
 
-    >>> percent(-0.0125), percent(0.387)
-    ('-1.25 %', '+38.7 %')
+    >>> percent(-0.0125), percent(0.387), percent(math.nan)
+    ('-1.25 %', '+38.7 %', 'none')
     """
+    if math.isnan(value):
+        return "none"
     if abs(value) < _ZERO_BAND:
         return "0.00 %"
     return f"{100 * value:+.{1 if abs(value) >= _LARGE else 2}f} %"
@@ -153,11 +161,21 @@ def narrow_table(columns: Sequence[str], *, right: Collection[str]) -> Table:
     from rich import box
     from rich.table import Column, Table
 
+    class Escaping(Table):
+        def add_row(self, *cells: Any, **settings: Any) -> None:
+            """Add a row; text, which may be anybody's, is one line, unless it is rich's."""
+            shown = (printable(each) if isinstance(each, str) else each for each in cells)
+            super().add_row(*shown, **settings)
+
     heads = [
-        Column(each, justify="right" if each in right else "left", no_wrap=each != columns[-1])
+        Column(
+            printable(each),
+            justify="right" if each in right else "left",
+            no_wrap=each != columns[-1],
+        )
         for each in columns
     ]
-    return Table(*heads, box=box.SIMPLE, show_edge=False, padding=(0, 1, 0, 0), pad_edge=False)
+    return Escaping(*heads, box=box.SIMPLE, show_edge=False, padding=(0, 1, 0, 0), pad_edge=False)
 
 
 def keep_whole(table: Table, console: Console) -> None:
