@@ -63,7 +63,7 @@ class Links(Addition):
     def record(self, seed: int) -> dict[str, Any]:
         """Changes of policies, and the sizes of packages in bytes."""
         changes = {
-            name: {way: asdict(each) for way, each in found.items()}
+            name: {way: _shown(each) for way, each in found.items()}
             for name, found in self._changes(seed).items()
         }
         sizes = {
@@ -89,3 +89,8 @@ class Links(Addition):
 
         names = dict.fromkeys(name for each in self._links for name in each.sizes)
         return [name for name in names if name != BASELINE]
+
+
+def _shown(change: RelativeChange) -> dict[str, Any]:
+    found = change.to_json()
+    return {"value": found["change"], "interval": found["interval"]}

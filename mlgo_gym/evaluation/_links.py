@@ -89,7 +89,8 @@ def link_change(
 ) -> RelativeChange:
     """The geometric mean of packages' ratios to LLVM's own, less 1, and its bootstrap interval.
 
-    Packages are drawn with replacement; of one package alone there is no interval.
+    Packages are drawn with replacement; of one package alone there is no interval. Where none could
+    be linked, the change is not a number.
     """
     pairs = [
         (getattr(each.sizes[policy], way), getattr(each.sizes[BASELINE], way))
@@ -98,7 +99,7 @@ def link_change(
     ]
     logs = np.array([math.log(after / before) for after, before in pairs if after and before])
     if not len(logs):
-        return RelativeChange(0.0, None)
+        return RelativeChange(math.nan, None)
     value = math.expm1(float(logs.mean()))
     if len(logs) == 1:
         return RelativeChange(value, None)

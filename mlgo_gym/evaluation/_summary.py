@@ -33,10 +33,18 @@ WORSE_BYTES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class RelativeChange:
-    """A policy's change as a share of LLVM's, -0.01 is 1 % less; a 95 % bootstrap interval."""
+    """A policy's change as a share of LLVM's, -0.01 is 1 % less; a 95 % bootstrap interval.
+
+    The value is not a number where nothing was measured.
+    """
 
     value: float
     interval: tuple[float, float] | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return both, ``None`` for what is not known."""
+        value = None if math.isnan(self.value) else self.value
+        return {"change": value, "interval": self.interval and list(self.interval)}
 
 
 @dataclass(frozen=True, slots=True)

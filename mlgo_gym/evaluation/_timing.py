@@ -7,6 +7,7 @@ object comes back.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -39,10 +40,13 @@ class ModuleTimes:
 
 @dataclass(frozen=True, slots=True)
 class TimeChange:
-    """Changes of the total and of the modules' median, 0.1 is 10 % more; the sum of the times."""
+    """Changes of the total and of the modules' median, 0.1 is 10 % more; the sum of the times.
+
+    The median is ``None`` where no module could be timed.
+    """
 
     total: RelativeChange
-    median: float
+    median: float | None
     seconds: float
 
 
@@ -78,15 +82,18 @@ def measure_times(
 
 
 def time_changes(times: list[ModuleTimes], policy: str, seed: int = 0) -> TimeChange:
-    """How a policy changes the time of those modules that could be timed, package by package."""
+    """How a policy changes the time of those modules that could be timed, package by package.
+
+    The interval is over modules, so of one module there is none.
+    """
     known = [each for each in times if not each.error]
     values, baselines = (_column(known, name) for name in (policy, BASELINE))
     weights = draw([each.package for each in known], seed)
-    ends = interval(weights, values, baselines)
-    total = values.sum() / baselines.sum() - 1 if known else 0.0
+    ends = interval(weights, values, baselines) if len(known) > 1 else None
+    total = values.sum() / baselines.sum() - 1 if known else math.nan
     return TimeChange(
         RelativeChange(float(total), (ends[0] - 1, ends[1] - 1) if ends else None),
-        float(np.median(values / baselines)) - 1 if known else 0.0,
+        float(np.median(values / baselines)) - 1 if known else None,
         float(values.sum()),
     )
 

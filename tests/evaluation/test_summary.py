@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from mlgo_gym.cli.show._evaluation import evaluation_page, evaluation_tables
+from mlgo_gym.cli.show._evaluation import evaluation_page, evaluation_tables, time_table
 from mlgo_gym.cli.show._grid import Cell, Grid
 from mlgo_gym.errors import ModuleError
+from mlgo_gym.evaluation._links import link_change
 from mlgo_gym.evaluation._scores import ModuleScores
-from mlgo_gym.evaluation._summary import STATISTICS, Scored, Statistic
+from mlgo_gym.evaluation._summary import STATISTICS, RelativeChange, Scored, Statistic
+from mlgo_gym.evaluation._timing import ModuleTimes, time_changes
 from mlgo_gym.rollout._allocation import GeometricMean
 from mlgo_gym.rollout._linked_text import Code
 from mlgo_gym.rollout._rollout import BASELINE, Failure
@@ -198,3 +200,23 @@ def test_what_is_printed_of_many_modules() -> None:
 
 def _text(cell: Cell | str) -> str:
     return cell if isinstance(cell, str) else cell.text
+
+
+def test_nothing_measured_is_no_change() -> None:
+    failed = ModuleTimes("p", "a", {}, ModuleError("a", "no"))
+    found = time_changes([failed], "mine")
+    assert (found.total.to_json(), found.median) == ({"change": None, "interval": None}, None)
+    (table, _) = time_table({"mine": found})
+    assert isinstance(table, Grid)
+    ((_, _, total, median),) = table.rows
+    assert isinstance(total, Cell)
+    assert (total.text, median) == ("none", "none")
+    assert link_change([], "mine", "icf").to_json() == {"change": None, "interval": None}
+
+
+def test_the_time_of_one_module_has_no_interval() -> None:
+    """Others of its kind are not known; of two there is one."""
+    first = ModuleTimes("p", "a", {BASELINE: 1.0, "mine": 1.5})
+    assert time_changes([first], "mine").total == RelativeChange(0.5, None)
+    second = ModuleTimes("p", "b", {BASELINE: 1.0, "mine": 1.0})
+    assert time_changes([first, second], "mine").total.interval == (0.0, 0.5)

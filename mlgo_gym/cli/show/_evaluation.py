@@ -81,7 +81,12 @@ def time_table(changes: Mapping[str, TimeChange]) -> Iterator[Grid | str]:
     if not changes:
         return
     rows: list[Row] = [
-        [name, f"{each.seconds:,.1f}", _with_interval(each.total), percent(each.median)]
+        [
+            name,
+            f"{each.seconds:,.1f}",
+            _with_interval(each.total),
+            "none" if each.median is None else percent(each.median),
+        ]
         for name, each in changes.items()
     ]
     yield Grid(("time of", "seconds", "in total", "median of modules"), rows, folds=True)

@@ -9,7 +9,6 @@ from typing import Any
 from mlgo_gym.evaluation import (
     ModuleScores,
     ModuleTimes,
-    RelativeChange,
     Scored,
     Setting,
     TimeChange,
@@ -47,7 +46,7 @@ def time_record(times: Sequence[ModuleTimes], changes: Mapping[str, TimeChange])
     return {
         "time": {
             "policies": {
-                name: {"seconds": each.seconds, "median_change": each.median} | _change(each.total)
+                name: {"seconds": each.seconds, "median_change": each.median} | each.total.to_json()
                 for name, each in changes.items()
             },
             "modules": [asdict(each) for each in times],
@@ -61,16 +60,12 @@ def _group(scored: Scored) -> dict[str, Any]:
             "ratios" if statistic.is_mean else BASELINE: scored.baseline(statistic),
             "policies": {
                 policy: ({} if statistic.is_mean else {"total": scored.total(statistic, policy)})
-                | _change(scored.change(statistic, policy))
+                | scored.change(statistic, policy).to_json()
                 for policy in scored.policies
             },
         }
         for statistic in scored.statistics()
     }
-
-
-def _change(change: RelativeChange) -> dict[str, Any]:
-    return {"change": change.value, "interval": change.interval and list(change.interval)}
 
 
 def _worse(worse: Worse) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from mlgo_gym.problems import PolicyLike, Problem
 from mlgo_gym.rollout import BASELINE, Attempt, KeptText, without_frames
 
 LAYOUTS: Final = 16
+_FEWEST_LAYOUTS: Final = 3
 """In how many layouts a program is measured by seconds, unless told otherwise."""
 
 Together = Mapping[str, Mapping[Problem, PolicyLike]]
@@ -144,13 +145,16 @@ def linked_programs(
 def program_change(
     scores: Sequence[ProgramScores], policy: str, meter: str, seed: int = 0
 ) -> RelativeChange:
-    """How a policy changes what a meter says: geometric mean over programs, and its interval."""
+    """How a policy changes what a meter says: geometric mean over programs, and its interval.
+
+    It is not a number where no program was measured.
+    """
     known = [each for each in scores if not each.error]
     logs = np.log([each.ratio(policy, meter) for each in known])
     ones = np.ones(len(known))
     weights = draw([each.package for each in known], seed)
     ends = interval(weights, logs, ones) if len(known) > 1 else None
-    value = math.expm1(logs.mean()) if known else 0.0
+    value = math.expm1(logs.mean()) if known else math.nan
     return RelativeChange(value, (math.expm1(ends[0]), math.expm1(ends[1])) if ends else None)
 
 
@@ -175,7 +179,8 @@ def layouts_change(
 ) -> RelativeChange:
     """The change of a geometric mean over layouts, with a bootstrap-t interval over layouts.
 
-    Layouts of one program have nothing to do with those of the other, so both are drawn.
+    Layouts of one program have nothing to do with those of the other, so both are drawn. Of fewer
+    than three there is no interval: in a quarter of the samples of two, nothing varies.
 
     >>> round(layouts_change([2.2, 2.2, 2.4], [2.0, 2.2, 2.0]).value, 3)
     0.097
@@ -190,6 +195,8 @@ def layouts_change(
         variance += float(logs.var(ddof=1)) / len(logs)
         means += sign * drawn.mean(axis=1)
         variances += drawn.var(axis=1, ddof=1) / len(logs)
+    if min(len(samples), len(baselines)) < _FEWEST_LAYOUTS:
+        return RelativeChange(math.expm1(mean), None)
     errors = (means - mean) / np.sqrt(np.maximum(variances, np.finfo(float).tiny))
     low, high = np.percentile(errors, LEVEL)
     ends = (mean - each * math.sqrt(variance) for each in (float(high), float(low)))

@@ -15,6 +15,8 @@ from mlgo_gym.envs._allocation_env import AllocationEnv
 from mlgo_gym.envs._compilation_env import CompilationEnv
 from mlgo_gym.envs._making import make_env
 from mlgo_gym.errors import ModuleError, OptionsError, WorkloadError
+from mlgo_gym.lab.programs._program_scores import ProgramScores, layouts_change, program_change
+from mlgo_gym.lab.programs.commands._show_programs import programs_record
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
@@ -194,3 +196,16 @@ def test_an_equal_object_is_not_run_again(corpus: MakeCorpus) -> None:
     measure.close()  # the programs are gone
     assert measure.score(result) == before
     assert Mix({measure: 2.0}).score(result) == pytest.approx(before)
+
+
+def test_two_layouts_have_no_interval() -> None:
+    """They vary too little: of two equal ones, nothing at all."""
+    assert layouts_change([1.0, 1.1], [1.0, 1.2]).interval is None
+    assert layouts_change([1.0, 1.1, 1.2], [1.0, 1.2, 1.1]).interval is not None
+
+
+def test_nothing_measured_is_no_change() -> None:
+    failed = [ProgramScores("p", "w", error=WorkloadError("w", "no"))]
+    assert program_change(failed, "never", "size").to_json() == {"change": None, "interval": None}
+    record = programs_record(failed, ["never"], ["size"], 0)
+    assert record["policies"]["never"]["size"] == {"change": None, "interval": None}

@@ -75,10 +75,7 @@ def programs_record(
     return {
         "meters": {name: METERS[name].unit for name in meters},
         "policies": {
-            policy: {
-                meter: {"change": each.value, "interval": each.interval}
-                for meter, each in found.items()
-            }
+            policy: {meter: each.to_json() for meter, each in found.items()}
             for policy, found in changes.items()
         },
         "programs": [
