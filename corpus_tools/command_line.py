@@ -32,6 +32,7 @@ _AGAIN_S = 5.0
 """Until then a further signal is taken for one of the same end, as of a terminal and its shell."""
 
 _NARROWEST = 20
+_USUAL = (signal.SIG_DFL, signal.default_int_handler)
 
 
 def add_option(parser: argparse.ArgumentParser, name: str, **settings: Any) -> None:
@@ -87,6 +88,10 @@ def escaping_console(**settings: Any) -> Console:
                 is_text = each.control is None
                 yield Segment(printable(each.text, "\n"), each.style) if is_text else each
 
+        def on_broken_pipe(self) -> None:  # rich would end the process
+            if isinstance(error := sys.exc_info()[1], BrokenPipeError):
+                raise error
+
     columns = os.environ.get("COLUMNS", "")
     if columns.isdigit() and int(columns) < _NARROWEST:
         settings.setdefault("width", 80)
@@ -104,14 +109,19 @@ class Interruption:
     """While it is entered, SIGTERM and SIGHUP end the block as Ctrl-C does: `KeyboardInterrupt`.
 
     Batch systems and containers send SIGTERM, terminals that are closed SIGHUP; temporary folders
-    and children then go as they do after Ctrl-C. A signal that the process ignores, as under
-    nohup, stays ignored, and so stays a handler of somebody else's.
+    and children then go as they do after Ctrl-C, which a second one does not disturb at once. A
+    signal that the process ignores, as under nohup, stays ignored, and so stays a handler of
+    somebody else's.
+
+    Args:
+        is_last: whether the process ends after the block: once interrupted, it is to end in peace.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_last: bool = False) -> None:
         self._signal = signal.SIGINT
         self._time_s = -math.inf
-        self._handled: list[signal.Signals] = []
+        self._is_last = is_last
+        self._handled: dict[signal.Signals, Any] = {}
 
     @property
     def status(self) -> int:
@@ -126,15 +136,16 @@ class Interruption:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for each in (signal.SIGTERM, signal.SIGHUP):
-                if signal.getsignal(each) == signal.SIG_DFL:
+            for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                if (before := signal.getsignal(each)) in _USUAL:
                     signal.signal(each, self._interrupt)
-                    self._handled.append(each)
+                    self._handled[each] = before
         return self
 
     def __exit__(self, *_: object) -> None:
-        for each in self._handled:
-            signal.signal(each, signal.SIG_DFL)
+        is_over = self._is_last and self._time_s > -math.inf
+        for each, before in self._handled.items():
+            signal.signal(each, signal.SIG_IGN if is_over else before)
 
     def _interrupt(self, number: int, _: object) -> None:
         before, self._time_s = self._time_s, time.monotonic()
@@ -153,15 +164,15 @@ def run_command(program: str, run: Callable[[], int]) -> int:
     receive_statuses()
     console = escaping_console(stderr=True)
     interruption = Interruption()
-    try:
-        with interruption:
+    with interruption:
+        try:
             return run()
-    except CorpusToolsError as error:
-        console.print(f"{program}: error: {error}", style="red", soft_wrap=True)
-        return 1
-    except KeyboardInterrupt:
-        console.print(f"{program}: {interruption.message}", style="red", soft_wrap=True)
-        return interruption.status
-    except BrokenPipeError:  # whoever read the output has seen enough
-        sys.stderr.close()
-        return 1
+        except CorpusToolsError as error:
+            console.print(f"{program}: error: {error}", style="red", soft_wrap=True)
+            return 1
+        except KeyboardInterrupt:
+            console.print(f"{program}: {interruption.message}", style="red", soft_wrap=True)
+            return interruption.status
+        except BrokenPipeError:  # whoever read the output has seen enough
+            sys.stderr.close()
+            return 1

@@ -27,6 +27,8 @@ from mlgo_gym.base._files import (
     PARTIAL,
     FileError,
     check_contents,
+    check_file,
+    check_folder,
     replacing,
     staged_folder,
     write_atomically,
@@ -35,6 +37,34 @@ from mlgo_gym.base._files import (
 from mlgo_gym.base._own_folder import cache_folder
 
 PACKAGE = Path(__file__).parent.parent / "mlgo_gym"
+
+
+def test_a_check_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "link").symlink_to("file")
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path, *tmp_path.iterdir())}
+    for name in ("file", "link", "new", "none/new"):
+        check_file(tmp_path / name)
+    for name in ("old", "new", "none/new"):
+        check_folder(tmp_path / name)
+        check_folder(tmp_path / name, is_replaced=True)
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path, *tmp_path.iterdir())} == before
+
+
+@pytest.mark.parametrize("check", [check_file, check_folder])
+@pytest.mark.parametrize(
+    ("name", "reason"), [("/proc/it", errno.ENOENT), ("file/it", errno.ENOTDIR)]
+)
+def test_a_check_names_what_cannot_be_written(
+    tmp_path: Path, check: Callable[[Path], None], name: str, reason: int
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError) as caught:  # noqa: PT011 - its number says which
+        check(tmp_path / name)
+    reasons = {reason, errno.EACCES} if name.startswith("/proc") else {reason}
+    assert caught.value.errno in reasons
+    assert caught.value.filename == str(tmp_path / name)
 
 
 def test_what_is_written(tmp_path: Path) -> None:

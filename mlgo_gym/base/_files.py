@@ -32,6 +32,8 @@ __all__ = [
     "PARTIAL",
     "FileError",
     "check_contents",
+    "check_file",
+    "check_folder",
     "locked_folder",
     "open_regular",
     "parse_json",
@@ -146,6 +148,49 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         os.close(descriptor)
         with suppress(OSError):
             temporary.unlink()
+
+
+def check_file(path: Path) -> None:
+    """See that `replacing` can write a file, whose folder may be to be made; nothing changes.
+
+    Where it cannot, the error's ``filename`` is this path.
+    """
+    with _naming(path):
+        mode = _mode(path)
+        target = _followed(path)
+        if mode is None or stat.S_ISREG(mode):
+            if not target.is_symlink():  # a descriptor of this process, which is open
+                _check_new_file(target.parent)
+        elif not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def check_folder(folder: Path, *, is_replaced: bool = False) -> None:
+    """See that files can be put into a folder, which may be to be made; nothing changes.
+
+    Args:
+        folder: where it cannot, it is the error's ``filename``.
+        is_replaced: whether another folder is to take its place, as `staged_folder` does.
+    """
+    with _naming(folder):
+        target = Path(os.path.realpath(folder))
+        if target.exists() and not target.is_dir():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        if is_replaced and target.is_mount():
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+        _check_new_file(target)
+        if is_replaced:
+            _check_new_file(target.parent)
+
+
+def _check_new_file(folder: Path) -> None:
+    """Make a file in a folder, or in the nearest one above it that is there, and remove it."""
+    nearest = next(each for each in (folder, *folder.parents) if os.path.lexists(each))
+    temporary = nearest / f".{secrets.token_hex(8)}{PARTIAL}"
+    descriptor = _new_file(temporary)
+    os.close(descriptor)
+    with suppress(FileNotFoundError):
+        temporary.unlink()
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from mlgo_gym.base import OptionsError
 from mlgo_gym.cli import options as shared
-from mlgo_gym.cli._writing import check_outputs, make_folder, writing
+from mlgo_gym.cli._writing import OutputFile, WriteError, check_outputs, make_folder, writing
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus import Module
 from mlgo_gym.runners import IN_PROCESS
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     form = _form(options)
     read, targets = _inputs(options, form)
     reports: list[ModuleReport] = []
-    with contextlib.ExitStack() as stack:
+    with output.keeping((WriteError,)), contextlib.ExitStack() as stack:
         problem, policies, also = stack.enter_context(_answering(options))
         deployed = deploy_modules(
             read,
@@ -176,11 +176,11 @@ def _inputs(
         packages = shared.packages_of(options)
         keys = {packages.label(key): key for key in packages}
         targets = {name: options.output / f"{name}{_SUFFIXES[form]}" for name in keys}
-        make_folder(options.output)
+        OutputFile(is_folder=True).check("--output", options.output)
         read = (each.folder / f"{key.name}.bc" for key, each in packages.corpora.items())
         check_outputs(
             options,
-            outputs=(("--output", target) for target in targets.values()),
+            outputs=(("--output", path) for path in (options.output, *targets.values())),
             inputs=(("--corpus", module) for module in read),
         )
         return lambda name: packages[keys[name]], targets

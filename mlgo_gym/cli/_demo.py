@@ -66,7 +66,7 @@ def add_options(add: shared.Options) -> None:
     add.seed()
     add.budget("how long to train", "2m")
     what = "where the training run, the frozen model and the object go"
-    add("--output", "DIR", what, "mlgo-gym-demo")
+    add.folder("--output", what, "mlgo-gym-demo")
     what = f"where the plot goes: {', '.join(PLOT_ENDINGS[:-1])} or {PLOT_ENDINGS[-1]}"
     what += f" (default: {_PLOT}, or no plot without the extra plot)"
     add.file("--plot", what, endings=PLOT_ENDINGS)

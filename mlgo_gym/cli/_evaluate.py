@@ -49,7 +49,7 @@ def add_options(add: shared.Options) -> None:
     add("--time", "", what)
     what = "record in the models' cards that they were evaluated on the split 'final'"
     add("--record-in-card", "", what)
-    add("--plots", "DIR", "write plots, as PNG files")
+    add.folder("--plots", "write plots, as PNG files")
     add.file("--html", "write the results as a page")
     add("--modules", "", "also print every module")
     add.compilation(executor=True)

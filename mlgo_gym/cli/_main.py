@@ -135,6 +135,18 @@ class CommandParser(argparse.ArgumentParser):
             self._add_plugins(sys.argv[1:] if args is None else args)
         return super().parse_known_args(args, *more, **settings)
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print help or the version; argparse itself passes over what goes wrong."""
+        if file is not sys.stdout:
+            super()._print_message(message, file)
+            return
+        try:
+            sys.stdout.write(message)
+            sys.stdout.flush()
+        except OSError as error:
+            error.filename = "standard output"
+            raise
+
     def _add_commands(self, package: ModuleType) -> None:
         commands = self.add_subparsers(title="commands", metavar="COMMAND", required=True)
         self._commands = commands
@@ -231,10 +243,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None and sys.stderr is not None:  # it is the process's own program
         faulthandler.enable()
     receive_statuses()
-    interruption = Interruption()
+    with Interruption(is_last=arguments is None) as interruption:
+        return _ended(sys.argv[1:] if arguments is None else arguments, interruption)
+
+
+def _ended(arguments: Sequence[str], interruption: Interruption) -> int:
+    """Run, and say in one line how it ended where it did not end well."""
     try:
-        with interruption:
-            return _run(sys.argv[1:] if arguments is None else arguments)
+        return _run(arguments)
     except (MlgoGymError, CorpusToolsError) as error:
         Output(as_json=False).error(str(error))
         return 1
@@ -267,7 +283,9 @@ def _run(arguments: Sequence[str]) -> int:
     if sys.stdout is None:
         raise UsageError("standard output: expected an open one, found it closed")
     if not arguments:
-        Output(as_json=False).print(START.rstrip("\n"))
+        output = Output(as_json=False)
+        output.print(START.rstrip("\n"))
+        output.finish()
         return 0
     options = parser().parse_args(arguments)
     from mlgo_gym.cli._extensions import extended
@@ -278,7 +296,9 @@ def _run(arguments: Sequence[str]) -> int:
     check_outputs(options)
     fetch_models(options)
     with extended(options, output):
-        return int(options.run(options, output))
+        status = int(options.run(options, output))
+    output.finish()
+    return status
 
 
 def whole() -> CommandParser:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from mlgo_gym.base import OptionsError, worked_folder
 from mlgo_gym.cli import options as shared
-from mlgo_gym.cli._values import place
-from mlgo_gym.cli._writing import writing
+from mlgo_gym.cli._writing import WriteError, writing
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus import Packages, check_not_final
 from mlgo_gym.model import read_card
@@ -36,7 +35,7 @@ def add_options(add: shared.Options) -> None:
     add("--also", "PROBLEM=POLICY", what, many=True)
     add.file("--log", "write a training log", files=_log_files)
     what = "write a trace of each module for 'replay' (inlining-for-size alone), also to s3://..."
-    add("--traces", "DIR", what, type=place)
+    add.folder("--traces", what, may_be_remote=True)
     add("--observations", "", "keep LLVM's observations in traces")
     add(
         "--sites",
@@ -63,7 +62,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     also = dict(_further(each, options) for each in options.also)
     reports: list[ModuleReport] = []
     logged = 0
-    with contextlib.ExitStack() as stack:
+    with output.keeping((WriteError,)), contextlib.ExitStack() as stack:
         name, policy = stack.enter_context(shared.policy_of(options, problem))
         log = None
         if options.log:

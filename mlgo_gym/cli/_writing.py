@@ -1,5 +1,7 @@
 """Files and folders that commands write: they are checked before the work.
 
+None may be among the files that the command reads, and all must be writable.
+
 Why one cannot be written is said in one line.
 """
 
@@ -11,11 +13,11 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from mlgo_gym.base import OptionsError, replacing
+from mlgo_gym.base import OptionsError, check_file, check_folder, replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,32 +29,50 @@ _DPI: Final = 120
 _READ: Final = ("FILE", "DIR", "PATH")
 """Metavars of options that name a command's inputs, where their types do not say it."""
 
+_Identity = tuple[int, int] | str
+
+
+class WriteError(OptionsError):
+    """A file or folder of a command cannot be written."""
+
 
 @dataclass(frozen=True)
 class OutputFile:
-    """An argparse type: a file that the command writes, which `check_outputs` checks.
+    """An argparse type: a file or folder that the command writes, which `check_outputs` checks.
 
     Attributes:
-        is_folder: whether it is a folder in the place of a file, whose contents are replaced.
+        is_folder: whether it is a folder, which the command makes if need be.
+        is_replaced: whether another folder takes its place, with all that is in it.
+        may_be_remote: whether it may be the URI of a folder elsewhere, which is not checked.
         endings: how its name may end, if not in any way.
         may_lack_folder: whether the command makes the folder.
         files: all files that are written if the option has this value.
     """
 
     is_folder: bool = False
+    is_replaced: bool = False
+    may_be_remote: bool = False
     endings: Sequence[str] = ()
     may_lack_folder: bool = False
     files: Callable[[Path, argparse.Namespace], list[Path]] = lambda path, _: [path]
 
-    def __call__(self, text: str) -> Path:
-        from mlgo_gym.cli._values import path
+    def __call__(self, text: str) -> Path | str:
+        from mlgo_gym.cli._values import path, place
 
-        return path(text)
+        return place(text) if self.may_be_remote else path(text)
 
     def check(self, option: str, path: Path) -> None:
-        """See, before the work, that the file can be written; folders are the command's to see."""
-        if self.is_folder:
-            return
+        """See, before the work, that it can be written; nothing changes."""
+        try:
+            if self.is_folder:
+                check_folder(path, is_replaced=self.is_replaced)
+            else:
+                self._check_name(option, path)
+                check_file(path)
+        except OSError as error:
+            raise _refused(path, error) from error
+
+    def _check_name(self, option: str, path: Path) -> None:
         problem = None
         if self.endings and path.suffix not in self.endings:
             problem = f"a file name ending in {', '.join(self.endings)}, found {str(path)!r}"
@@ -77,27 +97,83 @@ def check_outputs(
         inputs: what it reads besides.
 
     Raises:
-        OptionsError: a file is a folder, has none, or is an input or another output.
+        OptionsError: a file or folder cannot be written, is an input or another output, or is in a
+            folder that is read or replaced.
     """
+    files = _Files()
+    for name, path in inputs:
+        files.read(name, path)
     written: list[tuple[str, Path]] = []
-    read = [*inputs]
+    replaced: list[tuple[str, Path]] = []
     for action in options.actions:
         value = getattr(options, action.dest, None)
         name = max(action.option_strings, key=len, default=action.dest)
         if isinstance(action.type, OutputFile):
-            for path in action.type.files(value, options) if value else ():
+            for path in action.type.files(value, options) if isinstance(value, Path) else ():
+                (replaced if action.type.is_replaced else written).append((name, path))
                 action.type.check(name, path)
-                written.append((name, path))
         else:
-            read += ((name, path) for path in _paths(value, action.metavar))
-    taken = {file: name for name, path in read if (file := _identity(path)) is not None}
-    for name, path in [*written, *outputs]:
-        if (file := _identity(path)) is None:
-            continue
-        if file in taken:
-            other = f"another {'folder' if path.is_dir() else 'file'} than {taken[file]}"
-            raise OptionsError(f"{name}: expected {other}, found {str(path)!r}")
-        taken[file] = name
+            for path in _paths(value, action.metavar):
+                files.read(name, path, may_hold=getattr(action, "may_hold_outputs", False))
+    for name, path in replaced:
+        files.replace(name, path)
+    for name, path in [*written, *outputs, *replaced]:
+        files.write(name, path)
+
+
+class _Files:
+    """What a command reads and writes, by what all names of a file or folder have in common."""
+
+    def __init__(self) -> None:
+        self._inputs: list[tuple[str, Path]] = []
+        self._taken: dict[_Identity, str] = {}
+        self._closed: dict[_Identity, tuple[str, Path]] = {}
+
+    def read(self, name: str, path: Path, *, may_hold: bool = False) -> None:
+        """Add an input; a folder may not have outputs in it, unless it may hold them."""
+        if (identity := _identity(path)) is None:
+            return
+        self._inputs.append((name, path))
+        self._taken[identity] = name
+        if path.is_dir() and not may_hold:
+            self._closed[identity] = name, path
+
+    def replace(self, name: str, folder: Path) -> None:
+        """See that nothing is lost with a folder that is replaced; no output may be in it."""
+        if (identity := _identity(folder)) is None:
+            return
+        for read, path in self._inputs:
+            if identity in _above(path):
+                expected = f"a folder without {read} in it"
+                raise OptionsError(f"{name}: expected {expected}, found {str(folder)!r}")
+        self._closed[identity] = name, folder
+
+    def write(self, name: str, path: Path) -> None:
+        """Add an output."""
+        if (identity := _identity(path)) is None:
+            return
+        expected = None
+        if identity in self._taken:
+            kind = "folder" if path.is_dir() else "file"
+            expected = f"another {kind} than {self._taken[identity]}"
+        elif holder := self._holder(path, identity):
+            expected = f"a place outside {holder}"
+        if expected:
+            raise OptionsError(f"{name}: expected {expected}, found {str(path)!r}")
+        self._taken[identity] = name
+
+    def _holder(self, path: Path, identity: _Identity) -> str | None:
+        """The option whose folder has an output in it, also by another name, a link's."""
+        for each in _above(path):
+            if each in self._closed:
+                return self._closed[each][0]
+        return self._contents.get(identity) if path.is_file() else None
+
+    @cached_property
+    def _contents(self) -> dict[_Identity, str]:
+        """The option of each file in folders."""
+        folders = self._closed.values()
+        return {each: name for name, folder in folders for each in _identities_in(folder)}
 
 
 def _paths(value: Any, metavar: Any) -> Iterator[Path]:
@@ -106,14 +182,40 @@ def _paths(value: Any, metavar: Any) -> Iterator[Path]:
             yield Path(each)
 
 
-def _identity(path: Path) -> tuple[int, int] | str | None:
+def _identity(path: Path) -> _Identity | None:
     """Return what names of one file or folder have in common; ``None`` for devices and pipes."""
     try:
         about = path.stat()
     except (OSError, ValueError):
-        return os.path.realpath(path)
+        return str(_real(path))
     is_kept = stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode)
     return (about.st_dev, about.st_ino) if is_kept else None
+
+
+def _real(path: Path) -> Path:
+    """Where links lead; of a relative path whose folder is gone, itself."""
+    try:
+        return Path(os.path.realpath(path))
+    except FileNotFoundError:
+        return path
+
+
+def _above(path: Path) -> list[_Identity]:
+    """The folders that a path is in, by its name and where links lead."""
+    target, named = _real(path), _real(path.parent)
+    folders = dict.fromkeys([*target.parents, named, *named.parents])
+    return [identity for each in folders if (identity := _identity(each)) is not None]
+
+
+def _identities_in(folder: Path) -> Iterator[_Identity]:
+    """The files in a folder, wherever its links lead."""
+    seen: set[_Identity | None] = set()
+    for place, folders, files in os.walk(folder, followlinks=True):
+        seen.add(_identity(Path(place)))
+        folders[:] = [each for each in folders if _identity(Path(place, each)) not in seen]
+        for each in files:
+            if (identity := _identity(Path(place, each))) is not None:
+                yield identity
 
 
 @contextmanager
@@ -165,5 +267,5 @@ def write_all(*steps: Callable[[], object]) -> None:
         raise OptionsError("; ".join(errors))
 
 
-def _refused(path: Path, error: OSError) -> OptionsError:
-    return OptionsError(f"cannot write {str(path)!r}: {error.strerror}")
+def _refused(path: Path, error: OSError) -> WriteError:
+    return WriteError(f"cannot write {str(path)!r}: {error.strerror}")

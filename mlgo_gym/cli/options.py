@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from corpus_tools.command_line import whole
 from mlgo_gym.base import OptionsError, read_bounded
-from mlgo_gym.cli._values import TYPES, model, path, place
+from mlgo_gym.cli._values import TYPES, model, place
 from mlgo_gym.cli._writing import OutputFile
 from mlgo_gym.corpus import SAMPLE_CORPUS, SPLITS, Packages, corpus_folders
 
@@ -56,13 +56,15 @@ class Options:
         default: float | str | None = None,
         *,
         many: bool = False,
+        may_hold_outputs: bool = False,
         **settings: Any,
     ) -> None:
         """Add an option, or an argument where the name has no dashes.
 
         Names stand with spaces between, and the default as on a command line. The value is what
-        help calls it, empty where there is none, or what it must be one of; further settings are
-        those of `argparse.ArgumentParser.add_argument`.
+        help calls it, empty where there is none, or what it must be one of. In a folder that is
+        read nothing may be written, unless it may hold outputs. Further settings are those of
+        `argparse.ArgumentParser.add_argument`.
         """
         made: dict[str, Any] = {"action": "append", "default": []} if many else {}
         if not value:
@@ -75,7 +77,10 @@ class Options:
             made["default"] = default
             shown = (default or "none") if isinstance(default, str) else f"{default:,}"
             what = f"{what} (default: {shown})"
-        self._parser.add_argument(*names.split(), **made | {"help": what.lstrip()} | settings)
+        action = self._parser.add_argument(
+            *names.split(), **made | {"help": what.lstrip()} | settings
+        )
+        action.may_hold_outputs = may_hold_outputs  # type: ignore[attr-defined]
 
     def file(
         self, names: str, what: str, *, value: str = "FILE", required: bool = False, **checks: Any
@@ -85,6 +90,23 @@ class Options:
         The checks are those of `OutputFile`.
         """
         self(names, value, what, type=OutputFile(**checks), required=required)
+
+    def folder(
+        self,
+        names: str,
+        what: str,
+        default: str | None = None,
+        *,
+        required: bool = False,
+        may_be_remote: bool = False,
+        is_replaced: bool = False,
+    ) -> None:
+        """Add an option for a folder that the command writes; it is checked like a file.
+
+        A folder that is replaced may have nothing in it that the command reads.
+        """
+        kind = OutputFile(is_folder=True, may_be_remote=may_be_remote, is_replaced=is_replaced)
+        self(names, "DIR", what, default, type=kind, required=required)
 
     def either(self) -> Options:
         """Return a group of options of which one must be given."""
@@ -165,13 +187,11 @@ class Options:
         self("--seed", "N", f"seed of {of}", 0, type=whole(0))
 
     def output(self, what: str, *, may_be_remote: bool = False, replaces: bool = False) -> None:
-        """``--output``, which must be given; a URI, too, if it may be one of S3.
-
-        A folder that is replaced may be none that the command reads.
-        """
+        """``--output``, a `folder` that must be given; a URI, too, if it may be one of S3."""
         what += ", also as s3://BUCKET/KEY" if may_be_remote else ""
-        kind = place if may_be_remote else OutputFile(is_folder=replaces) if replaces else path
-        self("--output", "DIR", what, required=True, type=kind)
+        self.folder(
+            "--output", what, required=True, may_be_remote=may_be_remote, is_replaced=replaces
+        )
 
     def reward(self, default: str, limit: str) -> None:
         """``--reward``, and ``--most-text``, which limits the text beside it."""
@@ -301,8 +321,13 @@ def small_file(path: Path) -> bytes:
 
 
 @contextlib.contextmanager
-def policies_of(options: argparse.Namespace, problem: Problem) -> Iterator[dict[str, PolicyLike]]:
-    """The models by the ends of their paths, and policies by name; without any, the default."""
+def policies_of(
+    options: argparse.Namespace, problem: Problem, taken: Sequence[str] = ()
+) -> Iterator[dict[str, PolicyLike]]:
+    """The models by the ends of their paths, and policies by name; without any, the default.
+
+    A model has none of the names that are taken.
+    """
     from mlgo_gym.rollout import BASELINE, SMALLEST
     from mlgo_gym.runners import model_policies
 
@@ -311,7 +336,7 @@ def policies_of(options: argparse.Namespace, problem: Problem) -> Iterator[dict[
     if not models and not names:
         names = [problem.default_policy]
     named = {name: problem.policy(name, options.seed) for name in names}
-    taken = (*named, BASELINE, SMALLEST)
+    taken = (*named, BASELINE, SMALLEST, *taken)
     with model_policies(models, options.mode, problem, taken, **access_of(options)) as made:
         yield {**made, **named}
 

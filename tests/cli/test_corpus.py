@@ -129,7 +129,7 @@ def test_stats_of_profiles(tmp_path: Path) -> None:
     [
         (
             ["split", "--corpus", "a", "--output", "a/out"],
-            "output a/out: expected a folder apart from the inputs, found a",
+            "--output: expected a place outside --corpus, found 'a/out'",
         ),
         (
             ["split", "--corpus", "a", "--output", "out", "--test-fraction", "1"],
@@ -147,15 +147,14 @@ def test_stats_of_profiles(tmp_path: Path) -> None:
         ),
         (
             ["split-functions", "--corpus", "a", "--output", "a/m.bc"],
-            "output {cwd}/a/m.bc: expected a folder or nothing, found a file",
+            "cannot write 'a/m.bc': File exists",
         ),
     ],
 )
 @pytest.mark.usefixtures("inputs")
 def test_bad_input(tmp_path: Path, arguments: list[str], message: str) -> None:
     done = run("corpus", *arguments, cwd=tmp_path)
-    expected = message.replace("{cwd}", str(tmp_path))
-    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {expected}\n")
+    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
 
 
 def test_functions_beside_a_broken_module(tmp_path: Path) -> None:

@@ -36,6 +36,27 @@ def test_a_crash_says_where(stderr: int | None) -> None:
         assert "_main.py" in done.stderr
 
 
+_TWICE = """
+import atexit, os, signal, sys
+from mlgo_gym.cli import _models
+from mlgo_gym.cli._main import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+def interrupt(*_):
+    os.kill(os.getpid(), signal.SIGINT)
+    return 0
+atexit.register(interrupt)
+_models.run = interrupt
+sys.exit(main())
+"""
+
+
+def test_a_second_interrupt_at_the_end() -> None:
+    """Of a key that is pressed twice: functions of the end of the process are not cut short."""
+    command = [sys.executable, "-c", _TWICE, "models"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "mlgo-gym: error: interrupted\n")
+
+
 _INTERRUPTED = """
 import sys, tensorflow
 from mlgo_gym.cli import _train

@@ -309,7 +309,7 @@ def test_only_bad_modules(small_folder: Path, capsys: pytest.CaptureFixture[str]
     for path in small_folder.glob("*.bc"):
         path.write_bytes(b"")
     command = ["evaluate", "--corpus", str(small_folder), "--policy", "never"]
-    html = small_folder / "page.html"
+    html = small_folder.parent / "page.html"
     assert main([*command, "--html", str(html)]) == 1
     assert "No module was compiled under every policy." in capsys.readouterr().out
     assert not html.exists()

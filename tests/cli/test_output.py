@@ -63,7 +63,9 @@ def test_a_screen_that_is_too_narrow(
         assert said.count(word) >= 2
 
 
-@pytest.mark.parametrize("arguments", ["", "models", "models --json"])
+@pytest.mark.parametrize(
+    "arguments", ["", "models", "models --json", "--version", "--help", "corpus --help"]
+)
 def test_a_full_disk_under_standard_output(arguments: str) -> None:
     line = f"{shlex.join(map(str, PROGRAM))} {arguments} > /dev/full"
     done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import re
 import shlex
 import shutil
@@ -15,7 +16,7 @@ import pytest
 
 from mlgo_gym.cli._main import CommandParser
 from mlgo_gym.cli._writing import OutputFile
-from tests.cli.command import check_refused, run
+from tests.cli.command import PROGRAM, check_refused, run
 from tests.cli.test_help import COMMANDS
 
 _NAME = "same.png"
@@ -37,7 +38,6 @@ def _outputs(command: CommandParser) -> list[argparse.Action]:
 
 EVERY = [(name, each) for name, command in COMMANDS.items() for each in _outputs(command)]
 OUTPUTS = [(name, each) for name, each in EVERY if not _kind(each).is_folder]
-FOLDERS = [(name, each) for name, each in EVERY if _kind(each).is_folder]
 PAIRS = [
     (name, *pair)
     for name, command in COMMANDS.items()
@@ -46,10 +46,12 @@ PAIRS = [
 ]
 OF_CORPORA = [
     (name, each)
-    for name, each in OUTPUTS
+    for name, each in EVERY
     if any(a.dest == "corpus" for a in COMMANDS[name]._actions)
     and (name, each.dest) != ("mlgo-gym compile", "output")  # a folder then, see below
 ]
+FILES_OF_CORPORA = [(name, each) for name, each in OF_CORPORA if not _kind(each).is_folder]
+FOLDERS_OF_CORPORA = [(name, each) for name, each in OF_CORPORA if _kind(each).is_folder]
 
 
 def _words(name: str, *outputs: argparse.Action) -> list[str]:
@@ -84,9 +86,12 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_all_files_that_are_written_are_known() -> None:
     for name, command in COMMANDS.items():
         for each in command._actions:
-            is_file = each.metavar in {"FILE", "OUT"} and not isinstance(each.type, OutputFile)
-            writes = each.dest == "output" or re.match(r"(also )?write ", each.help or "")
-            assert not (is_file and writes), (name, each.dest)
+            is_path = each.metavar in {"FILE", "OUT", "DIR"}
+            writes = each.dest in {"output", "into"} or re.match(
+                r"(also )?(write|keep) |where |folder for ", each.help or ""
+            )
+            is_known = isinstance(each.type, OutputFile)
+            assert is_known or not (is_path and writes), (name, each.dest)
 
 
 @pytest.mark.parametrize(("name", "option"), OUTPUTS)
@@ -117,7 +122,44 @@ def test_two_outputs_in_one_file(
     assert not Path(_NAME).exists()
 
 
+@pytest.mark.parametrize(("name", "option"), EVERY)
+def test_a_place_that_cannot_be_written(name: str, option: argparse.Action) -> None:
+    done = run(*_words(name, option), _name(option), f"/proc/{_NAME}", cwd=Path())
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"mlgo-gym: error: cannot write '/proc/{_NAME}': ")
+
+
 @pytest.mark.parametrize(("name", "option"), OF_CORPORA)
+def test_in_an_input(name: str, option: argparse.Action) -> None:
+    path = Path("corpus", _NAME)
+    path.parent.mkdir()
+    _check(
+        name, [option], f"a place outside --corpus, found '{path}'", str(path), "--corpus", "corpus"
+    )
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("kind", ["symbolic link", "hard link", "linked folder"])
+def test_a_file_that_an_input_has_by_another_name(kind: str) -> None:
+    Path("corpus").mkdir()
+    Path("elsewhere").mkdir()
+    page = Path("elsewhere", "page.html")
+    page.write_text("a module")
+    if kind == "symbolic link":
+        Path("corpus", "a.bc").symlink_to(page.resolve())
+    elif kind == "hard link":
+        Path("corpus", "a.bc").hardlink_to(page)
+    else:
+        Path("corpus", "more").symlink_to(Path("elsewhere").resolve())
+        Path("elsewhere", "round").symlink_to(Path("corpus").resolve())
+    words = ("evaluate", "--policy", "never", "--corpus", "corpus", "--html", page)
+    done = run(*words, cwd=Path())
+    message = f"--html: expected a place outside --corpus, found '{page}'"
+    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
+    assert page.read_text() == "a module"
+
+
+@pytest.mark.parametrize(("name", "option"), FILES_OF_CORPORA)
 def test_an_input(name: str, option: argparse.Action) -> None:
     Path("module.bc").touch()
     Path(_NAME).symlink_to("module.bc")
@@ -125,8 +167,8 @@ def test_an_input(name: str, option: argparse.Action) -> None:
     _check(name, [option], f"another file than --corpus, found {_NAME!r}", _NAME, *more)
 
 
-@pytest.mark.parametrize(("name", "option"), FOLDERS)
-def test_a_folder_that_is_replaced(name: str, option: argparse.Action) -> None:
+@pytest.mark.parametrize(("name", "option"), FOLDERS_OF_CORPORA)
+def test_a_folder_that_is_an_input(name: str, option: argparse.Action) -> None:
     Path("corpus").mkdir()
     Path("link").symlink_to("corpus")
     Path("corpus", "x").touch()
@@ -149,6 +191,14 @@ def test_a_folder_that_is_replaced(name: str, option: argparse.Action) -> None:
             "--html: expected another file than after, found 'y.bc'",
         ),
         (
+            "size-report x.bc sources --html sources/page.html",
+            "--html: expected a place outside after, found 'sources/page.html'",
+        ),
+        (
+            "project --build y.bc --local sources --output sources/project.txt",
+            "--output: expected a place outside --local, found 'sources/project.txt'",
+        ),
+        (
             "rollout --log x.log --sites --timeline x.log.sites",
             "--timeline: expected another file than --log, found 'x.log.sites'",
         ),
@@ -158,6 +208,7 @@ def test_other_files(words: str, message: str) -> None:
     Path("x.bc").write_bytes(b"x")
     Path("y.bc").write_bytes(b"y")
     Path("link.bc").symlink_to("x.bc")
+    Path("sources").mkdir()
     done = run(*shlex.split(words), cwd=Path())
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"mlgo-gym: error: {message}\n"
@@ -170,14 +221,26 @@ def test_a_model_onto_itself() -> None:
     check_refused(message, "distill", "--model", "never", "--output", "./never", cwd=Path())
 
 
-def test_a_corpus_onto_itself(small_folder: Path) -> None:
-    files = {path: path.read_bytes() for path in small_folder.iterdir()}
-    words = ("compile", "--corpus", small_folder, "-o", small_folder, "--emit", "bitcode")
+def test_a_rule_onto_the_run_of_its_model() -> None:
+    shutil.copytree(Path(__file__).parents[1] / "models" / "never", "run/model")
+    done = run("distill", "--model", "run/model", "--output", "run", cwd=Path())
+    message = "--output: expected a folder without --model in it, found 'run'"
+    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
+
+
+def test_a_page_among_the_sources_that_it_shows() -> None:
+    words = ("explain", "--corpus", "none", "--source", ".", "--html", "page.html")
     done = run(*words, cwd=Path())
-    assert done.returncode == 1
-    (first, *_) = sorted(path for path in files if path.suffix == ".bc")
-    assert done.stderr.startswith("mlgo-gym: error: --output: expected another file than --corpus")
-    assert str(first.parent) in done.stderr
+    assert (done.returncode, "--html" in done.stderr) == (1, False)
+
+
+@pytest.mark.parametrize("form", ["bitcode", "object"])
+def test_a_corpus_onto_itself(small_folder: Path, form: str) -> None:
+    files = {path: path.read_bytes() for path in small_folder.iterdir()}
+    words = ("compile", "--corpus", small_folder, "-o", small_folder, "--emit", form)
+    done = run(*words, cwd=Path())
+    message = f"--output: expected another folder than --corpus, found '{small_folder}'"
+    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
     assert files == {path: path.read_bytes() for path in small_folder.iterdir()}
 
 
@@ -219,9 +282,50 @@ def test_a_page_that_cannot_be_written(words: list[str], shown: str, small_folde
     assert any(map(Path.is_file, [Path("x.json"), Path("plots", "totals.png")]))
 
 
-def test_a_report_that_cannot_be_written(clang22: str) -> None:
+def test_a_folder_that_is_gone(small_folder: Path) -> None:
+    command = ["dataset", "record", "--corpus", str(small_folder), "--output", "set"]
+    line = f"mkdir gone && cd gone && rmdir ../gone && exec {shlex.join([*PROGRAM, *command])}"
+    done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=False)
+    message = "mlgo-gym: error: cannot write 'set': No such file or directory\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", message)
+
+
+def test_a_log_that_cannot_be_written(small_folder: Path) -> None:
+    words = ("rollout", "--policy", "never", "--log", "/dev/full", "--corpus", small_folder)
+    done = run(*words, cwd=Path())
+    assert (done.returncode, "total" in done.stdout) == (1, True)
+    assert done.stderr == "mlgo-gym: error: cannot write '/dev/full': No space left on device\n"
+
+
+def _object(clang22: str) -> None:
     source = b"int f(void) { return 1; }"
     subprocess.run([clang22, "-xc", "-", "-c", "-o", "x.o"], input=source, check=True)
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_a_page_where_nobody_reads_the_output(clang22: str, more: list[str]) -> None:
+    _object(clang22)
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [*PROGRAM, "size-report", "x.o", "x.o", "--html", "x.html", *more]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"")
+    assert Path("x.html").stat().st_size > 0
+
+
+def test_a_page_where_the_output_is_full(clang22: str) -> None:
+    _object(clang22)
+    command = [*PROGRAM, "size-report", "x.o", "x.o", "--html", "x.html"]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    message = b"mlgo-gym: error: standard output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, message)
+    assert Path("x.html").stat().st_size > 0
+
+
+def test_a_report_that_cannot_be_written(clang22: str) -> None:
+    _object(clang22)
     done = run("size-report", "x.o", "x.o", "--html", "/dev/full", cwd=Path())
     assert (done.returncode, "total" in done.stdout) == (1, True)
     assert "cannot write '/dev/full'" in done.stderr

@@ -39,6 +39,15 @@ def test_two_runs_make_the_same_bytes(tool: str, small_folder: Path, tmp_path: P
     assert (card["dimension"], card["epochs"], card["seed"]) == (5, 2, 3)
 
 
+def test_a_module_that_is_left_out(tool: str, small_folder: Path, tmp_path: Path) -> None:
+    del tool
+    (small_folder / "json_write.c.bc").write_bytes(b"no bitcode")
+    done = run(*TRAIN, "--corpus", small_folder, "--dimension", "4", "--epochs", "1", cwd=tmp_path)
+    message = "module 'json_write.c': expected bitcode, found something else; left out"
+    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: {message}\n")
+    assert (tmp_path / "v.json").exists()
+
+
 @pytest.mark.smoke
 @pytest.mark.e2e
 def test_llvm_takes_what_the_sample_makes(tool: str, small_folder: Path, tmp_path: Path) -> None:
@@ -83,7 +92,7 @@ def test_what_is_refused(small_folder: Path, tmp_path: Path) -> None:
         (
             ("--output", "small corpus/json_write.c.bc/v.json"),
             {},
-            "cannot write 'small corpus/json_write.c.bc/v.json': File exists",
+            "cannot write 'small corpus/json_write.c.bc/v.json': Not a directory",
         ),
     ):
         done = run(*train, *options, cwd=tmp_path, **environment)

@@ -56,6 +56,27 @@ def test_a_signal_ends_a_command_as_an_interrupt_does(
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
+def test_a_second_interrupt_does_not_disturb_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    cleared = []
+
+    def run() -> int:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+            cleared.append(True)
+        return 0
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert run_command("mlgo-x", run) == 130
+        assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr() == ("", "mlgo-x: interrupted\n")
+    assert cleared == [True]
+
+
 @pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda *_: None])
 def test_other_handlers_of_signals_stay(handler: Any) -> None:
     before = signal.signal(signal.SIGHUP, handler)

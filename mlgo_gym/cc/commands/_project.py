@@ -27,11 +27,11 @@ def add_options(add: shared.Options) -> None:
     add("--build", "DIR", what)
     add("--corpus", "DIR", "or a corpus, which counts as one target")
     what = "keep the build's modules there, so that a later run compiles only what has changed"
-    add("--modules", "DIR", what)
+    add.folder("--modules", what)
     add.file("--output", "the project file; keep it in version control", required=True)
     what = "write a corpus of the modules with those functions made local, for environments, "
     what += "evaluate, train and search"
-    add.file("--local", what, value="DIR", is_folder=True)
+    add.folder("--local", what, is_replaced=True)
     add.workers()
 
 
@@ -63,7 +63,8 @@ def _write(options: argparse.Namespace, output: Output, project: Project) -> int
 
     facts, unread = read_facts(project, options.jobs, options.timeout)
     failures = [*project.failures, *unread]
-    write_project(options.output, facts)
+    with output.keeping():
+        write_project(options.output, facts)
     for each in facts:
         output.print(
             f"{each.name}: objects: {len(each.objects)}, functions they share: {len(each.shared)}"
@@ -98,9 +99,12 @@ def _localized(
     """Write the corpus of local functions: how many each module has."""
     from mlgo_gym.cc._localized import localize_project
 
-    counts, failed = localize_project(
-        project, facts, options.local, jobs=options.jobs, timeout_s=options.timeout
-    )
+    counts: dict[str, int] = {}
+    failed: dict[str, str] = {}
+    with output.keeping():
+        counts, failed = localize_project(
+            project, facts, options.local, jobs=options.jobs, timeout_s=options.timeout
+        )
     failures += (f"{name}: {why}" for name, why in failed.items())
     output.print(f"{sum(counts.values())} functions of {len(counts)} modules are local")
     return counts

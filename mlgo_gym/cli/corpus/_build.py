@@ -40,7 +40,7 @@ def add_options(add: shared.Options) -> None:
     add("--clang", "PATH", "clang 19 or newer (default: from PATH)")
     add.opt_level(OPT_LEVELS, "Oz")
     add.jobs(os.cpu_count() or 1, executor=True)
-    add("--cache", "DIR", "keep fetched sources there")
+    add.folder("--cache", "keep fetched sources there")
     add("--keep-going", "", "leave out sources that do not compile")
 
 

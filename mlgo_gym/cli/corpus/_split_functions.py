@@ -19,7 +19,7 @@ EXAMPLE = "mlgo-gym corpus split-functions --corpus corpora/lupa --output out"
 def add_options(add: shared.Options) -> None:
     add.corpus()
     what = "folder for the new corpus; for several packages, one in it for each"
-    add.output(what, replaces=True)
+    add.output(what)
     add.opt_level()
     what = "leave out functions with fewer instructions"
     add("--minimum-instructions", "N", what, 0, type=whole(0))

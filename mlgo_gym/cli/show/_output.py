@@ -1,6 +1,8 @@
 """Printing: results to standard output, progress and errors to standard error.
 
-Progress bars appear on a terminal only, and never with ``--json``.
+Progress bars appear on a terminal only, and never with ``--json``. What goes wrong with standard
+output, or with a file that is written before the result is printed, is raised when all else is
+done.
 """
 
 from __future__ import annotations
@@ -9,9 +11,12 @@ import json
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from corpus_tools.command_line import escaping_console
+from corpus_tools.errors import CorpusToolsError
+from mlgo_gym.base import MlgoGymError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,12 +39,44 @@ class Output:
         self.besides: Callable[[], str] | None = None
         self._out = escaping_console()
         self._err = escaping_console(stderr=True)
+        self._failure: Exception | None = None
+        self._is_broken = False
+
+    @contextmanager
+    def keeping(
+        self, kinds: tuple[type[Exception], ...] = (MlgoGymError, CorpusToolsError)
+    ) -> Iterator[None]:
+        """Let the rest of a command come out though this cannot be written; `finish` raises it."""
+        try:
+            yield
+        except kinds as error:
+            self._failure = self._failure or error
+
+    def finish(self) -> None:
+        """See that everything came out.
+
+        Raises:
+            OSError: not all was printed, of which the first failure is raised.
+            MlgoGymError, CorpusToolsError: something that was to be kept failed before.
+        """
+        if self._failure is not None:
+            raise self._failure
 
     def print(self, *parts: RenderableType) -> None:
         """Print for people: text or a table."""
-        with _naming_output():
-            for part in () if self.as_json else parts:
-                self._print(part)
+        for part in () if self.as_json else parts:
+            self._write(partial(self._print, part))
+
+    def _write(self, write: Callable[[], object]) -> None:
+        """Write to standard output, unless that has failed before."""
+        if self._is_broken:
+            return
+        try:
+            write()
+        except OSError as error:
+            error.filename = "standard output"
+            self._is_broken = True
+            self._failure = self._failure or error
 
     def _print(self, part: RenderableType) -> None:
         from rich.table import Table
@@ -55,20 +92,18 @@ class Output:
 
     def verbatim(self, *lines: str) -> None:
         """Print lines that are to be copied, without breaks of our own."""
-        with _naming_output():
-            for line in () if self.as_json else lines:
-                self._out.print(line, soft_wrap=True)
+        for line in () if self.as_json else lines:
+            self._write(partial(self._out.print, line, soft_wrap=True))
 
     def json(self, value: Any) -> None:
         if self.as_json:
-            with _naming_output():
-                self._out.file.write(json.dumps(value, indent=2) + "\n")
-                self._out.file.flush()
+            self._write(partial(self._out.file.write, json.dumps(value, indent=2) + "\n"))
+            self._write(self._out.file.flush)
 
     def flush(self) -> None:
         """Let whoever reads a pipe see what was printed so far."""
-        with _naming_output():
-            self._out.file.flush()
+        self._write(self._out.file.flush)
+        self.finish()
 
     def error(self, message: str) -> None:
         self._err.print(f"mlgo-gym: error: {message}", style="red", soft_wrap=True)
@@ -148,16 +183,6 @@ class Output:
     @property
     def _is_watched(self) -> bool:
         return self._err.is_terminal and not self.as_json
-
-
-@contextmanager
-def _naming_output() -> Iterator[None]:
-    """Errors of the system say that they are about standard output."""
-    try:
-        yield
-    except OSError as error:
-        error.filename = "standard output"
-        raise
 
 
 class _Now:

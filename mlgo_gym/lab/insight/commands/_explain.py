@@ -45,7 +45,7 @@ def add_options(add: shared.Options) -> None:
     what = (
         "with --html: show the source, where the bitcode has lines, of files in this folder alone"
     )
-    add("--source", "DIR", what)
+    add("--source", "DIR", what, may_hold_outputs=True)
     add.compilation()
 
 

@@ -36,7 +36,7 @@ def add_options(add: shared.Options) -> None:
     what = "also compile the N modules that ask most with each feature permuted"
     add("--bytes", "N", what, 0, type=whole(0))
     add.seed("everything random")
-    add("--plots", "DIR", "write plots, as PNG files")
+    add.folder("--plots", "write plots, as PNG files")
     add.compilation()
 
 

@@ -135,7 +135,7 @@ def _tuned(options: argparse.Namespace, output: Output) -> int:
         f"Trainer: {', '.join(tuning.trainer())}.",
     ]
     report = options.output / _REPORT
-    with writing(report) as file:
+    with output.keeping(), writing(report) as file:
         file.write(page(found, f"Tuned to {_name(options)}", how, commands, warnings))
     output.print(parts_grid(found), targets_grid(found), found.choice.why)
     if found.verified:

@@ -18,7 +18,7 @@ def add_options(add: shared.Options) -> None:
     add("--authors", "TEXT", "who made it", required=True)
     add("--about", "TEXT", "a sentence: what was trained, on which split, how long", "")
     add("--url", "URL", "a page that describes it", "")
-    add("--into", "DIR", "the folder of submissions", required=True)
+    add.folder("--into", "the folder of submissions", required=True)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

@@ -17,7 +17,7 @@ EXAMPLE = "mlgo-gym bench table submissions --suite suites/size-v1"
 def add_options(add: shared.Options) -> None:
     add("submissions", "DIR", "the folder of submissions")
     add("--suite", "DIR", "the suite's folder (default: the sample)")
-    add("--output", "DIR", "folder for the page and the other files")
+    add.folder("--output", "folder for the page and the other files")
     add("--best", "FILE", "the best values known so far: best.json of an earlier table")
 
 

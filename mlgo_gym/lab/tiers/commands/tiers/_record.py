@@ -29,7 +29,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
     corpus = shared.one_corpus_of(options)
     with output.line() as say:
         recording = record_program(corpus, options.workload, rounds=options.rounds, progress=say)
-    recording.save(options.output)
+    with output.keeping():
+        recording.save(options.output)
     totals = recording.totals()
     output.print(
         f"{recording.name}: {len(recording.functions):,} functions, "

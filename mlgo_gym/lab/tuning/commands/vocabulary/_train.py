@@ -36,7 +36,9 @@ def run(options: argparse.Namespace, output: Output) -> int:
     make_folder(options.output.parent, to_write=options.output)
     with output.line() as show:
         how = shared.workers_of(options)
-        made = train_vocabulary(packages, config, **how, warn=output.warn, doing=show)
+        left_out: list[str] = []
+        made = train_vocabulary(packages, config, **how, warn=left_out.append, doing=show)
+    status = output.warn_of(left_out)
     with writing(options.output) as file:
         file.write(made.data)
     with writing(card_path) as file:
@@ -46,7 +48,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
         f"triplets, {made.card['different_triplets']:,} different ones; {card_path} says more"
     )
     output.json({"vocabulary": str(options.output), "card": str(card_path), **made.card})
-    return 0
+    return status
 
 
 def _files(vocabulary: Path, options: argparse.Namespace) -> list[Path]:
