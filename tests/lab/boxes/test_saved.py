@@ -173,6 +173,12 @@ def test_the_commands(tmp_path: Path) -> None:
     rows = json.loads(run(*tried, cwd=tmp_path).stdout)
     assert [row["candidate"] for row in rows[:3]] == ["default", "always", "trace"]
     assert all(row["difference"] == "" and row["nanoseconds"] is not None for row in rows)
+    shutil.copytree(Path(__file__).parents[2] / "models" / "never", tmp_path / "default")
+    modelled = ("box", "try", "boxes", "--model", "./default", "--policy", "never", "--json")
+    answered = json.loads(run(*modelled, cwd=tmp_path).stdout)
+    own, model, never = answered[:3]
+    assert (own["candidate"], never["candidate"]) == ("default", "never")
+    assert model["text_bytes"] == never["text_bytes"] != own["text_bytes"]
     plain, _, found = (
         sum(row["instructions"] for row in rows if row["candidate"] == name)
         for name in ("default", "always", "trace")

@@ -24,6 +24,7 @@ DESCRIPTION = (
 )
 _SHORTEST_NS: Final = 20
 """The least that the clock is good for; of shorter calls, instructions tell more."""
+_DEFAULT, _TRACE = "default", "trace"
 EXAMPLE = "mlgo-gym box try boxes --policy always --policy never"
 
 
@@ -58,7 +59,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     table = narrow_table(("call", *heads), right=heads[:3])
     records: list[dict[str, Any]] = []
     with (
-        shared.policies_of(options, problem) as policies,
+        shared.policies_of(options, problem, (_DEFAULT, _TRACE)) as policies,
         BoxedProgram.load(options.boxes) as boxes,
     ):
         chosen = {boxes.symbol(name) for name in options.function or boxes.functions}
@@ -86,13 +87,13 @@ def _tried(
     problem: Problem,
     options: argparse.Namespace,
 ) -> Iterator[_Row]:
-    answers: dict[str, dict[Problem, PolicyLike]] = {"default": {}}
-    answers |= {name: {problem: each} for name, each in policies.items() if name != "default"}
+    answers: dict[str, dict[Problem, PolicyLike]] = {_DEFAULT: {}}
+    answers |= {name: {problem: each} for name, each in policies.items() if name != _DEFAULT}
     for name, each in answers.items():
         made = boxes.compiled(box.function, each, opt_level=options.opt_level)
         yield _row(boxes, box, name, made)
     if options.traces and (traced := _of_trace(boxes, box, problem, options.traces)):
-        yield _row(boxes, box, "trace", traced)
+        yield _row(boxes, box, _TRACE, traced)
 
 
 def _row(boxes: BoxedProgram, box: Box, name: str, made: bytes) -> _Row:
