@@ -28,7 +28,8 @@ import gymnasium
 import numpy as np
 import torch
 import torch._dynamo  # loads Triton, which takes no TensorFlow before it
-from inlining_sb3_ppo import WithoutLayers, squeezed
+from inlining_ppo import squeezed
+from inlining_sb3_ppo import WithoutLayers
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.callbacks import BaseCallback

@@ -127,7 +127,14 @@ def make(folder: Path | None, most_bytes: int) -> gymnasium.Env[Any, Any]:
         derived=True,
         decision_limit=200,
     )
-    return FloatVectorObservation(SignedLogObservation(PerDecisionReward(env)))
+    return squeezed(FloatVectorObservation(SignedLogObservation(PerDecisionReward(env))), SQUEEZE)
+
+
+def squeezed(env: gymnasium.Env[Any, Any], scale: float) -> gymnasium.Env[Any, Any]:
+    """An environment whose rewards are small numbers."""
+    return gymnasium.wrappers.TransformReward(
+        env, lambda reward: float(np.tanh(float(reward) / scale))
+    )
 
 
 def modules(folder: Path | None, most_bytes: int) -> Packages:
@@ -196,8 +203,7 @@ def train(options: argparse.Namespace) -> tuple[Agent, list[tuple[int, float]]]:
                 logits, _ = agent(torch.tensor(features))
             actions = choices(logits).sample().numpy()
             after, rewards, *_ = envs.step(actions)
-            squeezed = np.tanh(rewards / SQUEEZE).astype(np.float32)
-            steps.append((features, actions, squeezed))
+            steps.append((features, actions, rewards.astype(np.float32)))
             features = after
         seen, answers, values = map(np.concatenate, zip(*steps, strict=True))
         if update == 0:

@@ -11,10 +11,8 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar
 
-import gymnasium
 import numpy as np
 import torch
 import torch._dynamo  # loads Triton, which takes no TensorFlow before it
@@ -25,7 +23,6 @@ from inlining_ppo import (
     EPOCHS,
     LEARNING_RATE,
     MINIBATCH,
-    SQUEEZE,
     STEPS,
     Agent,
     choices,
@@ -37,17 +34,6 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
 from stable_baselines3.common.vec_env import SubprocVecEnv
 from torch import nn
-
-
-def squeezed(env: gymnasium.Env[Any, Any], scale: float) -> gymnasium.Env[Any, Any]:
-    """An environment whose rewards are small numbers."""
-    return gymnasium.wrappers.TransformReward(
-        env, lambda reward: float(np.tanh(float(reward) / scale))
-    )
-
-
-def environment(folder: Path | None, most_bytes: int) -> gymnasium.Env[Any, Any]:
-    return squeezed(make(folder, most_bytes), SQUEEZE)
 
 
 class Networks(nn.Module):
@@ -101,7 +87,7 @@ class AgentPolicy(WithoutLayers, ActorCriticPolicy):
 def main() -> None:
     options = parser_of_training(__doc__).parse_args()
     torch.set_num_threads(1)
-    envs = SubprocVecEnv([partial(environment, options.corpus, options.most_bytes)] * ENVS)
+    envs = SubprocVecEnv([partial(make, options.corpus, options.most_bytes)] * ENVS)
     model = PPO(
         AgentPolicy,
         envs,

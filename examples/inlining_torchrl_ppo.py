@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 from inlining_ppo import (
     CLIP,
     ENTROPY,
@@ -22,7 +23,6 @@ from inlining_ppo import (
     EPOCHS,
     LEARNING_RATE,
     MINIBATCH,
-    SQUEEZE,
     STEPS,
     Agent,
     keep,
@@ -32,7 +32,7 @@ from inlining_ppo import (
 from tensordict.nn import TensorDictModule
 from torch import nn
 from torchrl.collectors import Collector
-from torchrl.envs import GymWrapper, ParallelEnv
+from torchrl.envs import GymWrapper
 from torchrl.modules import ProbabilisticActor
 from torchrl.objectives import ClipPPOLoss
 from torchrl.objectives.value import GAE
@@ -51,9 +51,12 @@ class Part(nn.Module):
         return found if self.place == 0 else found[..., None]
 
 
-def environment(folder: Path | None, most_bytes: int) -> GymWrapper:
-    """An environment whose actions are numbers, not vectors of 0 and 1."""
-    return GymWrapper(make(folder, most_bytes), categorical_action_encoding=True)
+def environments(folder: Path | None, most_bytes: int) -> GymWrapper:
+    """Gymnasium's processes, since TorchRL's ParallelEnv keeps a core busy while it waits."""
+    envs = AsyncVectorEnv(
+        [partial(make, folder, most_bytes)] * ENVS, autoreset_mode=AutoresetMode.DISABLED
+    )
+    return GymWrapper(envs, categorical_action_encoding=True)
 
 
 def main() -> None:
@@ -75,7 +78,7 @@ def main() -> None:
         normalize_advantage=True,
     )  # fmt: skip
     optimizer = torch.optim.Adam(agent.parameters(), LEARNING_RATE)
-    env = ParallelEnv(ENVS, partial(environment, options.corpus, options.most_bytes))
+    env = environments(options.corpus, options.most_bytes)
     env.set_seed(options.seed * 1000)
     with torch.no_grad():
         seen = env.rollout(STEPS, actor, auto_reset=True, break_when_any_done=False)
@@ -85,8 +88,6 @@ def main() -> None:
     collector = Collector(env, actor, frames_per_batch=batch, total_frames=updates * batch)
     for update, decisions in enumerate(collector):
         optimizer.param_groups[0]["lr"] = LEARNING_RATE * max(0.05, 1 - update / updates)
-        rewards = decisions["next", "reward"]
-        decisions["next", "reward"] = torch.tanh(rewards / SQUEEZE)
         flat = decisions.reshape(-1)
         advantage(flat)
         for _ in range(EPOCHS):

@@ -18,6 +18,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 NEEDS = {
     "eviction_maskable_ppo": "sb3_contrib",
     "inlining_ppo": "torch",
+    "inlining_rllib_ppo": "ray",
     "inlining_sb3_ppo": "stable_baselines3",
     "inlining_torchrl_ppo": "torchrl",
     "torch_to_model": "torch",
@@ -32,13 +33,14 @@ GREETING = "INFO: Created TensorFlow Lite XNNPACK delegate for CPU.\n"
 """TFLite's, which nothing silences."""
 
 
-def run(example: Path) -> subprocess.CompletedProcess[str]:
+def run(example: Path, home: Path) -> subprocess.CompletedProcess[str]:
+    """What an example prints; what RLlib writes goes to a home of its own."""
     return subprocess.run(
         [sys.executable, example],
         capture_output=True,
         text=True,
         check=True,
-        env=os.environ | QUIET,
+        env=os.environ | QUIET | {"HOME": str(home)},
     )
 
 
@@ -46,16 +48,10 @@ def run(example: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "example", [each for each in EXAMPLES if each.stem not in ELSEWHERE], ids=lambda path: path.stem
 )
-def test_it_runs_and_says_something(example: Path) -> None:
+def test_it_runs_and_says_something(example: Path, tmp_path: Path) -> None:
     package = NEEDS.get(example.stem)
     if package and not importlib.util.find_spec(package):
-        lacking(f"needs {package}: pip install 'mlgo-gym[test-rl]'")
-    done = subprocess.run(
-        [sys.executable, example],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=os.environ | QUIET,
-    )
+        lacking(f"needs {package}: pip install 'mlgo-gym[test-rl,scale]'")
+    done = run(example, tmp_path)
     assert done.stdout
     assert done.stderr.replace(GREETING, "") == ""
