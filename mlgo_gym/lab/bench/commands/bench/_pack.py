@@ -18,7 +18,7 @@ EXAMPLE = "mlgo-gym bench pack size-v1 --from corpora --output size-v1.tar.xz"
 def add_options(add: shared.Options) -> None:
     add("suite", "NAME", "a suite that ships, or the file that describes one")
     what = "the corpora of its packages, by their names, or its recordings"
-    add("--from", "DIR", what, required=True, dest="source")
+    add("--from", "DIR", what, required=True, dest="source", may_hold_outputs=True)
     add.file("--output", "the archive", required=True)
     add.file("--hashes", "write the files' hashes, which the suite does not have yet")
     add.jobs(2)
