@@ -36,6 +36,7 @@ class _Headers:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
+        self.name = file.name  # members of a thin archive are beside it
 
     def read(self, size: int) -> bytes:
         if size > LARGEST_NAMES:

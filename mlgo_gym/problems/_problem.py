@@ -81,7 +81,9 @@ class Problem(ABC):
     optional: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
     file_settings: ClassVar[Mapping[str, Collection[str]]] = MappingProxyType({})
 
-    _layout: Layout | None = field(default=None, init=False, repr=False, compare=False)
+    _layout: Layout | None = field(
+        default_factory=lambda: None, init=False, repr=False, compare=False
+    )
     """The layout that `with_layout` has given it, if any."""
 
     @abstractmethod

@@ -378,7 +378,7 @@ def test_a_search_of_a_build_is_by_its_own_settings(work: Path) -> None:
         "mlgo-gym: error: search: expected --build with LLVM's own settings and no --corpus or "
         "--opt-level\n"
     )
-    for more in (("--corpus", "."), ("--opt-level", "O2"), ("--size-increase-threshold", "3")):
+    for more in (("--corpus", "none"), ("--opt-level", "O2"), ("--size-increase-threshold", "3")):
         done = run(*build, *more, cwd=work)
         assert (done.returncode, done.stderr) == (1, expected)
 
