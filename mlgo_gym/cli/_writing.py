@@ -130,8 +130,11 @@ class _Files:
         self._closed: dict[_Identity, tuple[str, Path]] = {}
 
     def read(self, name: str, path: Path, *, may_hold: bool = False) -> None:
-        """Add an input; a folder may not have outputs in it, unless it may hold them."""
-        if (identity := _identity(path)) is None:
+        """Add an input; a folder may not have outputs in it, unless it may hold them.
+
+        What is not there is none: it is an error later, or the name of something that ships.
+        """
+        if (identity := _identity(path)) is None or not path.exists():
             return
         self._inputs.append((name, path))
         self._taken[identity] = name
