@@ -22,6 +22,7 @@ from corpus_tools.errors import CompileError, ToolchainError
 
 __all__ = [
     "Guarded",
+    "bound",
     "check_statuses",
     "receive_statuses",
     "run",
@@ -119,7 +120,7 @@ def run(
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with Guarded(command, **{**pipes, **settings}) as process:
         try:
-            _bound(process.pid, limits or {})
+            bound(process.pid, limits or {})
             stdout, stderr = process.communicate(timeout=timeout)
         except BaseException:
             process.kill()
@@ -127,7 +128,8 @@ def run(
         return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
 
-def _bound(pid: int, limits: Mapping[int, int]) -> None:
+def bound(pid: int, limits: Mapping[int, int]) -> None:
+    """Limit what a child may take, by the constants of `resource`; on Linux alone."""
     if sys.platform == "linux":
         with suppress(ProcessLookupError):  # it is over already
             for limit, value in limits.items():

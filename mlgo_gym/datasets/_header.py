@@ -161,10 +161,13 @@ class DatasetHeader:
         versions = {"llvm_version": self.llvm_version or _UNKNOWN}
         level = {"opt_level": self.opt_level or "each module's own"}
         settings = self.settings or {"problem": self.layout.name}
-        named = {
-            name for name in settings if f"{name}{HASH_SUFFIX}" in settings
-        }  # their hashes decide
-        return versions | {name: settings[name] for name in settings if name not in named} | level
+        # Of what names a file, the hash decides.
+        decisive = {
+            name: value
+            for name, value in settings.items()
+            if f"{name}{HASH_SUFFIX}" not in settings
+        }
+        return versions | decisive | level
 
 
 def _layout(value: Mapping[str, Any], source: str) -> Layout:

@@ -107,5 +107,4 @@ from .worker._binding import LoadedCode as LoadedCode
 from .worker._binding import compile_native as compile_native
 from .worker._binding import default_triple as default_triple
 from .worker._binding import embedded_version as embedded_version
-from .worker._binding import host_cpu as host_cpu
 from .worker._binding import host_features as host_features

@@ -93,9 +93,8 @@ def load_model(
     """
     factory = runner_factory(str(path), mode, trusted=trusted)
     model = Model(path.name, path, problem, factory)
-    model.runner(
-        problem.layout.specs, problem.advice
-    ).close()  # says what is wrong before modules do
+    # What is wrong is said before modules are compiled.
+    model.runner(problem.layout.specs, problem.advice).close()
     return model
 
 

@@ -2,8 +2,8 @@
 
 Every module is compiled under the policy, and then a few times more with many answers changed at
 once (`search._attribution`). Single decisions are flipped, and all calls of a callee
-together, which is what it takes to make the callee disappear. A decision's
-label is the mean over the flips that it was part of, each flip's bytes shared by its decisions.
+together, which is what it takes to make the callee disappear. A decision's label is the mean over
+the flips that it was part of, each flip's bytes shared by its decisions.
 
 There are two labels: bytes of the object, and bytes of the linked package, where a function that is
 in the objects of n modules (a COMDAT group) counts as 1/n of its size in each. Summed over the
@@ -34,10 +34,7 @@ from mlgo_gym.llvm import (
     options_of,
     settings_of,
 )
-from mlgo_gym.problems import (
-    InliningForSize,
-    PolicyLike,
-)
+from mlgo_gym.problems import InliningForSize, PolicyLike
 from mlgo_gym.rollout import Measure, Rewards, of_module
 from mlgo_gym.search import (
     FlipEffect,

@@ -23,7 +23,6 @@ import resource
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
@@ -33,7 +32,7 @@ from types import MappingProxyType
 from typing import IO, Final
 
 from corpus_tools.bitcode import is_bitcode
-from corpus_tools.children import Guarded
+from corpus_tools.children import Guarded, bound
 from corpus_tools.fence import start_alone
 from mlgo_gym.base import EnvironmentSetupError, ModuleError
 from mlgo_gym.corpus import Module
@@ -147,7 +146,7 @@ class TripletRun:
         with start_alone(self._program, start) as process:
             self._process = process
             try:
-                self._bound(process.pid)
+                bound(process.pid, self._bounds())
                 if not self._is_over:
                     process.communicate(module.data, self._timeout_s)
             except subprocess.TimeoutExpired as error:
@@ -158,15 +157,13 @@ class TripletRun:
                 self._process = None
         return process.returncode
 
-    def _bound(self, pid: int) -> None:
-        """Bound what it takes, before it has read what it is not to trust."""
-        if sys.platform == "linux":
-            for limit, value in (
-                (resource.RLIMIT_DATA, int(self._limits.peak_bytes)),
-                (resource.RLIMIT_FSIZE, MAX_OUTPUT_BYTES),
-                (resource.RLIMIT_CORE, 0),
-            ):
-                resource.prlimit(pid, limit, (value, value))
+    def _bounds(self) -> dict[int, int]:
+        """What it may take: it reads what it is not to trust."""
+        return {
+            resource.RLIMIT_DATA: int(self._limits.peak_bytes),
+            resource.RLIMIT_FSIZE: MAX_OUTPUT_BYTES,
+            resource.RLIMIT_CORE: 0,
+        }
 
     def _reason(self, status: int, words: str) -> str:
         if status == -signal.SIGXFSZ:
