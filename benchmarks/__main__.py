@@ -45,6 +45,7 @@ RUNS: Final[dict[str, _Run]] = {
     ),
     "forks": lambda module, _: module.run(built("lupa", "O3", whole_program=True), forks=30),
     "worker_start": lambda module, options: module.run(options.rounds),
+    "step_time": lambda module, options: module.run(options.rounds),
     "scaling": lambda module, _: module.run(built("libsass")),
     "oracle": lambda module, options: module.run(
         [[built("libsass")], [built("fasttext"), built("sentencepiece")]],

@@ -356,6 +356,13 @@ TINY = {
             "the zygote # MiB, a fork # MiB, one anew # MiB",
         ),
     ),
+    "step_time": Tiny(
+        ("benchmarks step_time --rounds 1",),
+        (
+            "a step: # us, least # us of 10 episodes; in the interpreter # us, in the kernel # us",
+            "a round trip: # us, least # us of 10 episodes; in the interpreter # us",
+        ),
+    ),
 }
 FROM_PYPI = {
     "driver_builds": Tiny(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, Self
 
 from mlgo_gym.corpus import Module
@@ -29,7 +30,7 @@ class Order:
     inside: Mapping[Problem, SentPolicy] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CompilationResult:
     """The result of a compilation that made an object.
 
@@ -88,7 +89,7 @@ class CompilationResult:
             **record,
         )
 
-    @property
+    @cached_property
     def text_size_bytes(self) -> int:
         """The size of the code: the sum of the ``.text*`` sections.
 

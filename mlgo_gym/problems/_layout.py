@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -54,7 +55,7 @@ class Feature:
     is_derived: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Layout:
     """The tensors of an observation, and the one that answers it.
 
@@ -96,7 +97,7 @@ class Layout:
         by_name = {each.spec.name: each for each in self.features + self.extras}
         return tuple(by_name[spec.name] for spec in self.specs)
 
-    @property
+    @cached_property
     def infinite(self) -> tuple[Feature, ...]:
         """The features for which LLVM may send infinity or NaN."""
         return tuple(each for each in self.features if each.may_be_infinite)

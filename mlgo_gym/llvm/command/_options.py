@@ -8,7 +8,7 @@ option of clang where it takes effect, and which the embedded compiler does not 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
@@ -129,7 +129,7 @@ class CompileOptions:
 
     def settings(self) -> dict[str, Any]:
         """The fields by name, as JSON values, for records."""
-        return asdict(self)
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def target(self) -> Target:
         """Return the settings that a worker is sent, without LLVM's own options."""
