@@ -20,14 +20,20 @@ NEEDS = {
     "inlining_ppo": "torch",
     "inlining_rllib_ppo": "ray",
     "inlining_sb3_ppo": "stable_baselines3",
+    "inlining_torchrl_iql": "torchrl",
     "inlining_torchrl_ppo": "torchrl",
     "torch_to_model": "torch",
 }
 ELSEWHERE = ("eviction_rllib_ppo", "inlining_rllib_marwil")
 """They run in tests/lab/cluster/test_cluster.py, on several nodes."""
 
-QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
-"""TensorFlow greets on standard error otherwise."""
+QUIET = {
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "TF_ENABLE_ONEDNN_OPTS": "0",
+    "RL_LOGGING_LEVEL": "ERROR",
+    "TQDM_DISABLE": "1",
+}
+"""TensorFlow greets on standard error otherwise, and TorchRL says how far it is."""
 
 GREETING = "INFO: Created TensorFlow Lite XNNPACK delegate for CPU.\n"
 """TFLite's, which nothing silences."""
