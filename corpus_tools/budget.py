@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["Budget"]
-
 
 class Budget:
     """Limits on the sums of what an input has: bytes, files, tables.

@@ -20,16 +20,6 @@ from typing import Any, Final
 
 from corpus_tools.errors import CompileError, ToolchainError
 
-__all__ = [
-    "Guarded",
-    "bound",
-    "check_statuses",
-    "receive_statuses",
-    "run",
-    "run_tool",
-    "start_guardian",
-]
-
 _TAIL_LINES: Final = 20
 _GUARDIAN: Final = Path(__file__).with_name("guardian.py")
 

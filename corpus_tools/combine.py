@@ -12,8 +12,6 @@ from corpus_tools.command_line import add_as_llvm, add_option, escaping_console,
 from corpus_tools.errors import BuildListError, LayoutError, OutputError
 from corpus_tools.manifest import MANIFEST_NAME, Manifest, read_description, write_json
 
-__all__ = ["combine_corpus", "main"]
-
 _PROGRAM = "mlgo-combine-corpus"
 
 

@@ -19,15 +19,6 @@ from corpus_tools.printable import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = [
-    "Interruption",
-    "add_as_llvm",
-    "add_option",
-    "escaping_console",
-    "run_command",
-    "whole",
-]
-
 _AGAIN_S = 5.0
 """Until then a further signal is taken for one of the same end, as of a terminal and its shell."""
 

@@ -12,8 +12,6 @@ from typing import Final, TypeVar
 from corpus_tools.children import check_statuses, start_guardian
 from corpus_tools.sandbox import confine
 
-__all__ = ["start_alone"]
-
 _Result = TypeVar("_Result")
 _ELF64: Final = b"\x7fELF\x02\x01"
 _HEADER, _SEGMENT = 64, struct.Struct("<IIQQQQQQ")

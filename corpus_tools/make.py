@@ -15,8 +15,6 @@ from corpus_tools.extraction.store import open_store
 from corpus_tools.manifest import Manifest
 from corpus_tools.object_file import read_bounded
 
-__all__ = ["main", "make_corpus"]
-
 _PROGRAM = "mlgo-make-corpus"
 _SUFFIX = ".bc"
 

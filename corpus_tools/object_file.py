@@ -12,15 +12,6 @@ import lief
 from corpus_tools.errors import ExtractionError
 from corpus_tools.reading import read_regular
 
-__all__ = [
-    "LARGEST_BYTES",
-    "Binary",
-    "ObjectFile",
-    "other_kind",
-    "parse_binary",
-    "read_bounded",
-]
-
 LARGEST_BYTES: Final = 1 << 31
 """The size in bytes above which a file is not read: 2 GiB, more than any compiler writes."""
 

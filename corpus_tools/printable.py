@@ -6,8 +6,6 @@ import difflib
 from collections.abc import Collection, Iterable
 from typing import Final
 
-__all__ = ["first_of", "listed", "printable"]
-
 _MOST_LISTED: Final = 160
 _FEW: Final = 3
 

@@ -25,8 +25,6 @@ from corpus_tools.clang import DEADLINE_S, Clang, find_clang
 from corpus_tools.errors import ToolchainError
 from corpus_tools.fence import start_alone
 
-__all__ = ["LINK_FLAGS", "Annotated", "ProfileTools"]
-
 LINK_FLAGS: Final = ("-fprofile-generate",)
 """Arguments of the linker's driver for programs with instrumented code."""
 

@@ -15,24 +15,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-__all__ = [
-    "LARGEST_TEXT_BYTES",
-    "MAX_DIGITS",
-    "MAX_LEVELS",
-    "MAX_VALUES",
-    "FileError",
-    "brief",
-    "holds",
-    "is_file",
-    "kind_of_file",
-    "open_regular",
-    "own_file",
-    "parse_json",
-    "read_regular",
-    "reason_of",
-    "shaped",
-]
-
 MAX_LEVELS: Final = 100
 """How deeply JSON may be nested."""
 

@@ -16,8 +16,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["is_alive", "process_namespace", "replaced_folder", "scratch_folder", "sibling_folder"]
-
 _LOCK: Final = ".mlgo-gym.lock"
 _STAGED, _OLD = ".staged", "old"
 _NAME_LENGTH: Final = 48

@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["split_words"]
-
 _PIECE: Final = re.compile(
     r"""[ \t\r\n]+ | ([^ \t\r\n'"\\]+) | \\(.) | '([^']*)' | "([^"\\]*(?:\\.[^"\\]*)*)" | (.)""",
     re.DOTALL | re.VERBOSE,

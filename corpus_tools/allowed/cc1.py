@@ -14,8 +14,6 @@ from corpus_tools.allowed.llvm import refusal_of_llvm
 from corpus_tools.allowed.spelling import Argument, Spellings
 from corpus_tools.errors import LayoutError
 
-__all__ = ["replay_command"]
-
 _OPTIONS: Final = Spellings(row.option for row in TABLE)
 # Whoever replays a command says what is read and what is made.
 _PURE: Final = frozenset(row.option for row in TABLE if row.is_pure) - {"-x VALUE", "-emit-obj"}

@@ -23,8 +23,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["LISTED_OPTION", "PROFILE_OPTIONS", "TABLE", "Effect", "Row"]
-
 LISTED_OPTION: Final = "-fsanitize="
 """Its value is a list, each item of which counts as an option of its own."""
 

@@ -18,8 +18,6 @@ from corpus_tools.allowed.llvm import refusal_of_llvm
 from corpus_tools.allowed.spelling import Argument, Spellings
 from corpus_tools.errors import ExtractionError
 
-__all__ = ["allowed_of_build", "allowed_of_driver"]
-
 _GIVEN, _LEFT_OUT = (
     frozenset(re.split(r",\s+", part.strip()))
     for part in re.split(

@@ -13,8 +13,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["PATTERNS", "refusal_of_llvm"]
-
 PATTERNS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "flag": r"|true|false|TRUE|FALSE|True|False|0|1",

@@ -10,8 +10,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Argument", "Spellings"]
-
 
 @dataclass(frozen=True, slots=True)
 class Argument:

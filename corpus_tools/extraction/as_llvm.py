@@ -17,8 +17,6 @@ from corpus_tools.extraction.folder import list_folder
 from corpus_tools.extraction.inputs import Listed, Outcome, Status, listed_object, read_list
 from corpus_tools.extraction.linker_parameters import arguments_of, read_links
 
-__all__ = ["list_as_llvm"]
-
 _OBJECT_SUFFIX = ".o"
 
 

@@ -35,8 +35,6 @@ from corpus_tools.extraction.linker_parameters import (
 from corpus_tools.extraction.run import ExtractionReport, extract_corpus
 from corpus_tools.printable import printable
 
-__all__ = ["main"]
-
 _PROGRAM = "mlgo-extract-corpus"
 _SHOWN_FAILURES = 20
 _ONE_BY_ONE = "see below"

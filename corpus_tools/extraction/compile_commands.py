@@ -31,8 +31,6 @@ from corpus_tools.extraction.inputs import (
 from corpus_tools.reading import parse_json, reason_of
 from corpus_tools.words import split_words
 
-__all__ = ["list_compile_commands", "read_entries", "read_entry", "read_json"]
-
 # Actions of the driver that leave no object behind.
 _NO_OBJECT = frozenset({"-E", "-S", "-M", "-MM", "-fsyntax-only", "--analyze", "-emit-ast"})
 # Options without which a driver links what it compiles; -cc1 never does.

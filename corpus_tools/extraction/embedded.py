@@ -19,14 +19,6 @@ from corpus_tools.manifest import encode_command
 from corpus_tools.object_file import ObjectFile, other_kind, read_bounded
 from corpus_tools.reading import open_regular, reason_of
 
-__all__ = [
-    "BITCODE_SECTION",
-    "COMMAND_SECTION",
-    "ExtractedModule",
-    "Extraction",
-    "extract",
-]
-
 COMMAND_SECTION: Final = ".llvmcmd"
 BITCODE_SECTION: Final = ".llvmbc"
 _MACHO_SECTIONS: Final = {

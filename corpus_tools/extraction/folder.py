@@ -11,8 +11,6 @@ from corpus_tools.extraction.inputs import OBJECT_SUFFIXES, Listed, Outcome, Sta
 from corpus_tools.extraction.linker_parameters import ARCHIVE_SUFFIXES
 from corpus_tools.extraction.static_archive import list_archive
 
-__all__ = ["IMPORTED_SUFFIX", "list_folder", "list_thinlto_modules"]
-
 IMPORTED_SUFFIX = ".3.import.bc"
 """The ending of lld's names of modules that it saves after importing (``LTOBackend.cpp``)."""
 

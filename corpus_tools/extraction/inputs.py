@@ -13,18 +13,6 @@ from corpus_tools.manifest import name_problem
 from corpus_tools.reading import brief, is_file, read_regular
 from corpus_tools.words import split_words
 
-__all__ = [
-    "OBJECT_SUFFIXES",
-    "Listed",
-    "ObjectInput",
-    "Outcome",
-    "Status",
-    "expand_response_files",
-    "listed_object",
-    "read_arguments",
-    "read_list",
-]
-
 OBJECT_SUFFIXES = (".o", ".obj")
 _DEEPEST_RESPONSE_FILE = 16
 _MOST_ARGUMENTS = 1 << 18

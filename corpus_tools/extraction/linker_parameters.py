@@ -20,8 +20,6 @@ from corpus_tools.extraction.inputs import (
 )
 from corpus_tools.extraction.static_archive import list_archive
 
-__all__ = ["arguments_of", "list_aquery", "list_parameters", "read_links", "read_parameters"]
-
 # Bazel calls archives that are linked as a whole .lo.
 ARCHIVE_SUFFIXES = (".a", ".lo")
 

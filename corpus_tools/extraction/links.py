@@ -26,8 +26,6 @@ from corpus_tools.extraction.linker_parameters import ARCHIVE_SUFFIXES
 from corpus_tools.reading import own_file
 from corpus_tools.words import split_words
 
-__all__ = ["Link", "list_links"]
-
 _NINJA: Final = "build.ninja"
 _CMAKE: Final = "link.txt"
 _CMAKE_FOLDER: Final = "CMakeFiles"

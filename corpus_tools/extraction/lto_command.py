@@ -16,8 +16,6 @@ from corpus_tools.cc1 import (
 from corpus_tools.clang import Clang, dry_run, find_clang
 from corpus_tools.errors import CompileError, ExtractionError
 
-__all__ = ["command_of_driver", "infer_override", "own_part"]
-
 # Options that make bitcode of what would be an object.
 _BITCODE_OPTIONS = ("-flto", "-emit-llvm", "-fno-lto", "-ffat-lto-objects", "-fsplit-lto-unit")
 # What clang says of options that it takes beside -flto alone.

@@ -32,8 +32,6 @@ from corpus_tools.extraction.lto_command import own_part
 from corpus_tools.manifest import encode_command
 from corpus_tools.scratch import scratch_folder
 
-__all__ = ["BuildCommand", "CompiledModule", "list_commands"]
-
 _TO_BITCODE: Final = ("-w", "-emit-llvm", "-Xclang", "-disable-llvm-passes")
 _OUR_OPTIONS: Final = "--mlgo-"
 _ESCAPED: Final = re.compile(r"\\([ #])|(\$)\$")

@@ -18,8 +18,6 @@ from corpus_tools.extraction.lto_command import infer_override
 from corpus_tools.extraction.store import CorpusStore, open_store
 from corpus_tools.manifest import UNSPECIFIED, describe
 
-__all__ = ["ExtractionReport", "Progress", "extract_corpus"]
-
 Progress = Callable[[int, int], None]
 """Called now and then with: inputs done, inputs in all."""
 

@@ -15,8 +15,6 @@ from corpus_tools.reading import open_regular, reason_of
 if TYPE_CHECKING:
     from corpus_tools.extraction.archive_members import Member
 
-__all__ = ["list_archive"]
-
 _MAGICS = {b"!<arch>\n", b"!<thin>\n"}
 
 

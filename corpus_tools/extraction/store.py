@@ -21,8 +21,6 @@ from corpus_tools.extraction.embedded import ExtractedModule
 from corpus_tools.manifest import MANIFEST_NAME, Manifest, name_problem, write_json
 from corpus_tools.reading import holds
 
-__all__ = ["CorpusStore", "open_store"]
-
 # Always this name, so that whatever a killed run left is found by it.
 _STAGING = ".mlgo-corpus-staging"
 
