@@ -33,8 +33,7 @@ from statistics import median
 from benchmarks.debian_source import DebianSource, fetch_tree
 from benchmarks.measuring import in_turns
 from corpus_tools import load_recipe
-from corpus_tools.archive import unpack_sdist
-from corpus_tools.sdist import fetch_sdist
+from corpus_tools.sdist import fetch_sdist, unpack_sdist
 from mlgo_gym.cc._builds import BinaryFile, read_build
 from mlgo_gym.model import find_model, read_card
 from mlgo_gym.runners._models import problem_of_models, settings_of_models

@@ -31,7 +31,7 @@ import numpy as np
 
 from benchmarks.debian_source import DebianSource, fetch_tree
 from benchmarks.driver_builds import NOTHING, ROOT, call, compilers, environment
-from corpus_tools.archive import unpack_sdist
+from corpus_tools.sdist import unpack_sdist
 from mlgo_gym.cc._builds import read_build
 from mlgo_gym.evaluation._summary import draw, interval
 

@@ -26,8 +26,7 @@ from benchmarks.recipes import FOLDER
 from corpus_tools import Manifest, find_clang, load_recipe, read_command
 from corpus_tools.code import CodeSection, code_sections, difference
 from corpus_tools.replay import replay
-from corpus_tools.sdist import fetch_sdist
-from corpus_tools.source_tree import unpack_sources
+from corpus_tools.sdist import fetch_sdist, unpack_sources
 
 EMBED = "-Xclang -fembed-bitcode=all"
 # The sdist of capstone lacks its tests.

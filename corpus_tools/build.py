@@ -1,19 +1,28 @@
-"""Building a corpus: from a recipe, or from a folder of sources.
+"""Building corpora: of recipes, or of a folder of sources.
 
 The same inputs give the same bytes, whatever the number of jobs and wherever the sources are
 unpacked: clang runs at their root and sees relative names only. The output folder appears when
 the corpus is complete, and is not touched before.
+
+Of many recipes one is compiled at a time, while the sdists of the next ones are fetched. A corpus
+that is up to date, by its ``corpus_info.json``, is left alone, so that a run that was stopped goes
+on where it was.
 """
 
 from __future__ import annotations
 
+import platform
 import shutil
 import sysconfig
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from corpus_tools.clang import Clang, find_clang
 from corpus_tools.compilation import (
@@ -24,13 +33,20 @@ from corpus_tools.compilation import (
     check_options,
     compile_sources,
 )
-from corpus_tools.errors import BuildFailedError, CompileFailure, RecipeError, ToolchainError
+from corpus_tools.errors import (
+    BuildFailedError,
+    BuildOptionError,
+    CompileFailure,
+    CorpusToolsError,
+    LayoutError,
+    RecipeError,
+    ToolchainError,
+)
 from corpus_tools.manifest import Manifest, write_json
-from corpus_tools.provenance import compiler_info, recipe_info
+from corpus_tools.reading import parse_json, read_regular
 from corpus_tools.recipes import Recipe
 from corpus_tools.scratch import scratch_folder
-from corpus_tools.sdist import fetch_sdist
-from corpus_tools.source_tree import unpack_sources
+from corpus_tools.sdist import fetch_sdist, unpack_sources
 from corpus_tools.staging import (
     INFO_NAME,
     WORKLOAD_FILES,
@@ -39,7 +55,7 @@ from corpus_tools.staging import (
     digests_of,
     staged_corpus,
 )
-from corpus_tools.workloads import build_workloads
+from corpus_tools.workloads import build_workloads, workloads_digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,3 +236,194 @@ def _kept(
     if not modules or (failures and not keep_going):
         raise BuildFailedError(failures, len(sources))
     return modules
+
+
+def recipe_info(recipe: Recipe) -> dict[str, str]:
+    """Return what ``corpus_info.json`` says of a recipe, and of the Python whose headers it needs.
+
+    Args:
+        recipe: the recipe.
+    """
+    info = {
+        "recipe": recipe.name,
+        "recipe_digest": recipe.digest,
+        "package": recipe.package,
+        "version": recipe.version,
+        "sdist": recipe.sdist,
+        "sha256": recipe.sha256,
+        "split": recipe.split,
+        "license": recipe.license,
+    }
+    info |= {"python": platform.python_version()} if recipe.needs_python_headers else {}
+    return info | workloads_digest(recipe.name)
+
+
+def compiler_info(clang: Clang, opt_level: str) -> dict[str, str]:
+    """Return what ``corpus_info.json`` says of the compiler."""
+    return {"clang": clang.banner, "opt_level": opt_level}
+
+
+def is_up_to_date(output: Path, recipe: Recipe, clang: Clang, opt_level: str) -> bool:
+    """Say whether a build would only repeat what is there.
+
+    Args:
+        output: where the corpus would go.
+        recipe: what would be built.
+        clang: by which compiler.
+        opt_level: at which level.
+
+    Returns:
+        True if a corpus is there that was made of the same recipe, by a clang of the same banner,
+        at the same level, without leaving a source out, and all of its bitcode and of its
+        workloads is still there.
+        The headers of the system, other than Python's, are not looked at.
+    """
+    try:
+        Manifest.read(output)
+        info = parse_json(read_regular(output / INFO_NAME))
+    except (LayoutError, OSError, ValueError):
+        return False
+    made = info.pop(WORKLOAD_FILES, {}) if isinstance(info, dict) else {}
+    is_whole = digests_of(output / WORKLOADS) == made
+    return is_whole and bool(info == recipe_info(recipe) | compiler_info(clang, opt_level))
+
+
+Status = Literal["built", "up to date", "incomplete", "failed"]
+"""The outcomes of a recipe; an incomplete corpus lacks the sources that did not compile."""
+
+StartProgress = Callable[[Recipe], Progress]
+"""Called before a recipe is built; what it returns is called after each of its sources."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeOutcome:
+    """The outcome of one recipe.
+
+    Attributes:
+        recipe: the recipe.
+        output: where its corpus is, or would be.
+        status: see `Status`.
+        modules: how many modules the corpus has; 0 if the build failed.
+        bitcode_bytes: the size of their bitcode.
+        elapsed_s: seconds that it took, waiting for the sdist included.
+        problems: the messages of what went wrong.
+    """
+
+    recipe: Recipe
+    output: Path
+    status: Status
+    modules: int
+    bitcode_bytes: int
+    elapsed_s: float
+    problems: tuple[str, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the corpus is there, with all of its modules."""
+        return self.status in {"built", "up to date"}
+
+
+def build_all(
+    recipes: Sequence[Recipe],
+    output: Path,
+    *,
+    clang: Clang | None = None,
+    opt_level: str = "Oz",
+    jobs: Jobs = 1,
+    cache_dir: Path | None = None,
+    keep_going: bool = False,
+    progress: StartProgress | None = None,
+) -> tuple[RecipeOutcome, ...]:
+    """Build the corpus of each recipe into ``output/NAME``, unless it is up to date.
+
+    Args:
+        recipes: what to build, in this order; their names must differ.
+        output: the folder of the corpora; made if missing.
+        clang: the compiler; by default the one that `find_clang` finds.
+        opt_level: one of `corpus_tools.clang.OPT_LEVELS`.
+        jobs: how many clangs run at a time, or who compiles elsewhere.
+        cache_dir: where sdists are looked for and kept; by default they are not kept.
+        keep_going: leave out sources that do not compile, as long as one of the recipe does.
+        progress: called, from the calling thread, for each recipe that is built.
+
+    Returns:
+        One outcome for each recipe, in the same order.
+
+    Raises:
+        BuildOptionError: an option is out of range, or two recipes have the same name.
+        ToolchainError: there is no clang that will do.
+    """
+    check_options(opt_level, jobs)
+    _check_names(recipes)
+    clang = clang or find_clang()
+    build = partial(
+        build_corpus, clang=clang, opt_level=opt_level, jobs=jobs, keep_going=keep_going
+    )
+    folders = {recipe.name: output / recipe.name for recipe in recipes}
+    stale = [
+        recipe
+        for recipe in recipes
+        if not is_up_to_date(folders[recipe.name], recipe, clang, opt_level)
+    ]
+    outcomes = {
+        recipe.name: _up_to_date(recipe, folders[recipe.name])
+        for recipe in recipes
+        if recipe not in stale
+    }
+    with scratch_folder() as temporary, _fetching(stale, cache_dir or temporary) as sdists:
+        for recipe, sdist in zip(stale, sdists, strict=True):
+            report_to = progress(recipe) if progress else None
+            attempt = partial(build, cache_dir=cache_dir or temporary, progress=report_to)
+            outcomes[recipe.name] = _attempt(recipe, folders[recipe.name], sdist, attempt)
+    return tuple(outcomes[recipe.name] for recipe in recipes)
+
+
+def _check_names(recipes: Sequence[Recipe]) -> None:
+    names = [recipe.name for recipe in recipes]
+    for name in names:
+        if names.count(name) > 1:
+            problem = f"expected each name once, found {name!r} more than once"
+            raise BuildOptionError(f"recipes: {problem}")
+
+
+@contextmanager
+def _fetching(recipes: Sequence[Recipe], cache: Path) -> Iterator[list[Future[Path]]]:
+    """Fetch sdists one after the other while the block runs."""
+    fetcher = ThreadPoolExecutor(1)
+    try:
+        yield [fetcher.submit(fetch_sdist, recipe, cache) for recipe in recipes]
+    finally:
+        # On an interrupt, what has not started does not start.
+        fetcher.shutdown(cancel_futures=True)
+
+
+def _attempt(
+    recipe: Recipe, folder: Path, sdist: Future[Path], build: Callable[..., BuildReport]
+) -> RecipeOutcome:
+    start = time.monotonic()
+    try:
+        sdist.result()
+        report = build(recipe, folder)
+    except CorpusToolsError as error:
+        elapsed_s = time.monotonic() - start
+        return RecipeOutcome(recipe, folder, "failed", 0, 0, elapsed_s, (str(error),))
+    problems = tuple(failure.reason for failure in report.failures)
+    return RecipeOutcome(
+        recipe,
+        folder,
+        "incomplete" if problems else "built",
+        len(report.modules),
+        _bitcode_bytes(folder, report.modules),
+        time.monotonic() - start,
+        problems,
+    )
+
+
+def _up_to_date(recipe: Recipe, folder: Path) -> RecipeOutcome:
+    modules = Manifest.read(folder).modules
+    size_bytes = _bitcode_bytes(folder, modules)
+    return RecipeOutcome(recipe, folder, "up to date", len(modules), size_bytes, 0.0)
+
+
+def _bitcode_bytes(folder: Path, modules: Sequence[str]) -> int:
+    return sum((folder / f"{module}.bc").stat().st_size for module in modules)

@@ -18,9 +18,8 @@ from pathlib import Path
 
 from corpus_tools.allowed.driver import allowed_of_driver
 from corpus_tools.cc1 import embedded_command, parse_driver_output, portable_command
-from corpus_tools.children import run, run_tool
+from corpus_tools.children import run, run_tool, start_alone
 from corpus_tools.errors import CompileError, ToolchainError
-from corpus_tools.fence import start_alone
 from corpus_tools.scratch import scratch_folder
 
 MINIMUM_VERSION = 19

@@ -20,10 +20,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Self
 
-from corpus_tools.children import run, run_tool
+from corpus_tools.children import run, run_tool, start_alone
 from corpus_tools.clang import DEADLINE_S, Clang, find_clang
 from corpus_tools.errors import ToolchainError
-from corpus_tools.fence import start_alone
 
 LINK_FLAGS: Final = ("-fprofile-generate",)
 """Arguments of the linker's driver for programs with instrumented code."""

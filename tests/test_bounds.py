@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 from corpus_tools import (
-    archive,
     clang,
     launcher,
     object_file,
@@ -14,10 +13,11 @@ from corpus_tools import (
     profdata,
     reading,
     recipes,
+    sdist,
     tables,
     workloads,
 )
-from corpus_tools.extraction import archive_members, inputs
+from corpus_tools.extraction import inputs, static_archive
 from mlgo_gym.base import _arrays as arrays
 from mlgo_gym.base import _remote as remote
 from mlgo_gym.base import _tensor_spec as tensor_spec
@@ -67,8 +67,8 @@ PAGE = ROOT / "docs" / "reference" / "bounds.md"
 BYTES = {
     "a module of a corpus": _corpus._MAX_MODULE_BYTES,
     "an object file, before bitcode is taken out of it": object_file.LARGEST_BYTES,
-    "the names of a static archive's members, all together": archive_members.LARGEST_NAMES,
-    "the unpacked members of an archive of sources, all together": archive.MAX_UNPACKED_BYTES,
+    "the names of a static archive's members, all together": static_archive.LARGEST_NAMES,
+    "the unpacked members of an archive of sources, all together": sdist.MAX_UNPACKED_BYTES,
     "an ELF file of a build whose sizes are compared": _builds.MAX_BYTES,
     "a command, a list or a manifest": reading.LARGEST_TEXT_BYTES,
     "a recipe": recipes._LARGEST_BYTES,
@@ -164,8 +164,8 @@ NUMBERS = {
     "functions of a program that is boxed": _area.MOST_FUNCTIONS,
     "instructions of a boxed call that are counted": _box.MOST_STEPS,
     "decisions that `--timeline` draws": _timeline.MOST_DECISIONS,
-    "files and folders of an archive of sources": archive.MAX_MEMBERS,
-    "levels of folders in an archive of sources": archive.MAX_LEVELS,
+    "files and folders of an archive of sources": sdist.MAX_MEMBERS,
+    "levels of folders in an archive of sources": sdist.MAX_LEVELS,
     "tensors of an observation, by a header": _events.MAX_FEATURES,
     "dimensions of a tensor, by its spec": tensor_spec._MAX_DIMENSIONS,
     "characters of a tensor's name": tensor_spec._MAX_NAME_LENGTH,

@@ -85,7 +85,6 @@ def test_fetching_needs_unearth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_archives_need_arpy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "arpy", None)
-    monkeypatch.delitem(sys.modules, "corpus_tools.extraction.archive_members", raising=False)
     (tmp_path / "lib.a").write_bytes(b"!<arch>\n")
     (outcome,) = list_archive("lib.a", tmp_path)
     assert isinstance(outcome, Outcome)

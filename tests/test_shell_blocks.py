@@ -20,10 +20,9 @@ from pathlib import Path
 
 import pytest
 
-from corpus_tools.build import build_from_sources
+from corpus_tools.build import build_from_sources, compiler_info, recipe_info
 from corpus_tools.clang import find_clang
 from corpus_tools.compilation import Compilation
-from corpus_tools.provenance import compiler_info, recipe_info
 from corpus_tools.recipes import available_recipes, load_recipe
 from tests.conftest import lacking, require
 

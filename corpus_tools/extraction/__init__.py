@@ -16,10 +16,10 @@ Files and names are those of LLVM's mlgo-utils (``llvm/utils/mlgo-utils``, ``ext
 from corpus_tools.extraction.as_llvm import list_as_llvm
 from corpus_tools.extraction.compile_commands import list_compile_commands
 from corpus_tools.extraction.embedded import Extraction
-from corpus_tools.extraction.folder import list_folder, list_thinlto_modules
 from corpus_tools.extraction.inputs import Listed, ObjectInput, Outcome, Status
 from corpus_tools.extraction.linker_parameters import list_aquery, list_parameters, read_parameters
 from corpus_tools.extraction.run import ExtractionReport, extract_corpus
+from corpus_tools.extraction.static_archive import list_folder, list_thinlto_modules
 
 __all__ = [
     "Extraction",

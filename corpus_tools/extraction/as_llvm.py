@@ -13,9 +13,9 @@ from typing import Any
 
 from corpus_tools.errors import BuildListError
 from corpus_tools.extraction.compile_commands import read_entries, read_entry
-from corpus_tools.extraction.folder import list_folder
 from corpus_tools.extraction.inputs import Listed, Outcome, Status, listed_object, read_list
 from corpus_tools.extraction.linker_parameters import arguments_of, read_links
+from corpus_tools.extraction.static_archive import list_folder
 
 _OBJECT_SUFFIX = ".o"
 

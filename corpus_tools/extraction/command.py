@@ -25,7 +25,6 @@ from corpus_tools.errors import ToolchainError
 from corpus_tools.extraction.as_llvm import list_as_llvm
 from corpus_tools.extraction.compile_commands import list_compile_commands
 from corpus_tools.extraction.embedded import BITCODE_SECTION, COMMAND_SECTION, Extraction
-from corpus_tools.extraction.folder import list_folder, list_thinlto_modules
 from corpus_tools.extraction.inputs import Listed, Outcome, Status
 from corpus_tools.extraction.linker_parameters import (
     list_aquery,
@@ -33,6 +32,7 @@ from corpus_tools.extraction.linker_parameters import (
     read_parameters,
 )
 from corpus_tools.extraction.run import ExtractionReport, extract_corpus
+from corpus_tools.extraction.static_archive import list_folder, list_thinlto_modules
 from corpus_tools.printable import printable
 
 _PROGRAM = "mlgo-extract-corpus"

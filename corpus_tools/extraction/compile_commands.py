@@ -27,9 +27,9 @@ from corpus_tools.extraction.inputs import (
     listed_object,
     read_list,
     response_budget,
+    split_words,
 )
 from corpus_tools.reading import parse_json, reason_of
-from corpus_tools.words import split_words
 
 # Actions of the driver that leave no object behind.
 _NO_OBJECT = frozenset({"-E", "-S", "-M", "-MM", "-fsyntax-only", "--analyze", "-emit-ast"})

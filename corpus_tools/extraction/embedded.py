@@ -12,9 +12,9 @@ from typing import Final
 from corpus_tools.bitcode import is_bitcode, main_module, split_modules
 from corpus_tools.clang import Clang
 from corpus_tools.errors import CorpusToolsError, ExtractionError
-from corpus_tools.extraction.folder import IMPORTED_SUFFIX
 from corpus_tools.extraction.inputs import ObjectInput, Outcome, Status
 from corpus_tools.extraction.lto_command import command_of_driver
+from corpus_tools.extraction.static_archive import IMPORTED_SUFFIX
 from corpus_tools.manifest import encode_command
 from corpus_tools.object_file import ObjectFile, other_kind, read_bounded
 from corpus_tools.reading import open_regular, reason_of

@@ -18,10 +18,7 @@ from corpus_tools.extraction.inputs import (
     listed_object,
     read_arguments,
 )
-from corpus_tools.extraction.static_archive import list_archive
-
-# Bazel calls archives that are linked as a whole .lo.
-ARCHIVE_SUFFIXES = (".a", ".lo")
+from corpus_tools.extraction.static_archive import ARCHIVE_SUFFIXES, list_archive
 
 
 def read_parameters(path: Path, obj_base_dir: Path) -> list[str]:

@@ -21,10 +21,10 @@ from corpus_tools.extraction.inputs import (
     expand_response_files,
     read_list,
     response_budget,
+    split_words,
 )
-from corpus_tools.extraction.linker_parameters import ARCHIVE_SUFFIXES
+from corpus_tools.extraction.static_archive import ARCHIVE_SUFFIXES
 from corpus_tools.reading import own_file
-from corpus_tools.words import split_words
 
 _NINJA: Final = "build.ninja"
 _CMAKE: Final = "link.txt"

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from corpus_tools.errors import CorpusToolsError
-from corpus_tools.extraction.folder import list_folder
 from corpus_tools.extraction.inputs import Status
 from corpus_tools.extraction.links import Link, list_links
 from corpus_tools.extraction.recompile import BuildCommand, list_commands
 from corpus_tools.extraction.run import extract_corpus
+from corpus_tools.extraction.static_archive import list_folder
 from corpus_tools.manifest import MANIFEST_NAME
 from corpus_tools.reading import Shape, reason_of, shaped
 from mlgo_gym.base import (

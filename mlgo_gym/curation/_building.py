@@ -28,7 +28,7 @@ from corpus_tools.compilation import (
 from corpus_tools.errors import CompileError, CompileFailure, CorpusToolsError
 from corpus_tools.recipes import Recipe
 from corpus_tools.scratch import scratch_folder
-from corpus_tools.source_tree import unpack_sources
+from corpus_tools.sdist import unpack_sources
 from mlgo_gym.base import EnvironmentSetupError, read_bounded
 from mlgo_gym.llvm import Jobs, each, workers
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from corpus_tools import load_recipe
-from corpus_tools.archive import unpack_sdist
-from corpus_tools.sdist import fetch_sdist
+from corpus_tools.sdist import fetch_sdist, unpack_sdist
 from mlgo_gym.cli._main import main
 from tests.cc.conftest import AS_DEFAULT, MODELS, Driver
 from tests.conftest import require

@@ -13,9 +13,9 @@ from typing import Literal
 
 import pytest
 
-from corpus_tools import archive
-from corpus_tools.archive import unpack_sdist
+from corpus_tools import sdist
 from corpus_tools.errors import SdistError
+from corpus_tools.sdist import unpack_sdist
 
 WriteTar = Callable[[Path, Mapping[str, str]], Path]
 
@@ -161,7 +161,7 @@ def test_modes_times_and_hard_links(tmp_path: Path) -> None:
 def test_the_number_of_members_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(archive, "MAX_MEMBERS", 2)
+    monkeypatch.setattr(sdist, "MAX_MEMBERS", 2)
     (_big_zip if name.endswith("zip") else _big_tar)(tmp_path / name)
     with pytest.raises(SdistError) as caught:
         unpack_sdist(tmp_path / name, _target(tmp_path))
@@ -239,7 +239,7 @@ def _big_zip(path: Path) -> None:
 def test_a_bomb_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, make: Callable[[Path], None]
 ) -> None:
-    monkeypatch.setattr(archive, "MAX_UNPACKED_BYTES", 100)
+    monkeypatch.setattr(sdist, "MAX_UNPACKED_BYTES", 100)
     make(tmp_path / name)
     target = _target(tmp_path)
     with pytest.raises(SdistError) as caught:

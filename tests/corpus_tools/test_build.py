@@ -22,7 +22,6 @@ from corpus_tools import (
     load_recipe,
     read_command,
 )
-from corpus_tools.archive import unpack_sdist
 from corpus_tools.build import expand_globs, python_header_flags
 from corpus_tools.errors import (
     BuildFailedError,
@@ -32,6 +31,7 @@ from corpus_tools.errors import (
     ToolchainError,
 )
 from corpus_tools.recipes import flags_for
+from corpus_tools.sdist import unpack_sdist
 from corpus_tools.workloads import workloads_digest
 from tests.folders import tree
 

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from corpus_tools import Clang, Manifest, Recipe, build_corpus
-from corpus_tools.build_all import RecipeOutcome, build_all
+from corpus_tools.build import RecipeOutcome, build_all, is_up_to_date
 from corpus_tools.compilation import Progress
 from corpus_tools.errors import BuildOptionError
-from corpus_tools.provenance import is_up_to_date
 from corpus_tools.staging import INFO_NAME
 
 MakeRecipe = Callable[..., Recipe]

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from corpus_tools import Clang, sandbox
+from corpus_tools.children import start_alone
 from corpus_tools.clang import run_clang
 from corpus_tools.errors import CompileError
-from corpus_tools.fence import start_alone
 
 HELD = sys.platform == "linux" and sandbox._landlock_abi() > 0
 RUNNING = ["-###", "-fopenmp", "-fopenmp-targets=amdgcn-amd-amdhsa", "-nogpulib", "-c", "a.c"]

@@ -12,7 +12,7 @@ import pytest
 
 from corpus_tools import Recipe
 from corpus_tools.errors import RecipeError, SdistError
-from corpus_tools.source_tree import unpack_sources
+from corpus_tools.sdist import unpack_sources
 from tests.folders import tree
 
 MakeRecipe = Callable[..., Recipe]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus_tools.words import split_words
+from corpus_tools.extraction.inputs import split_words
 
 
 @given(st.text("ab \t\r\n\v'\"\\#$é\0"))

@@ -26,7 +26,6 @@ from typing import Any, Final
 import numpy as np
 
 from corpus_tools import load_recipe
-from corpus_tools.archive import unpack_sdist
 from corpus_tools.errors import CorpusToolsError
 from corpus_tools.extraction.compile_commands import list_compile_commands
 from corpus_tools.extraction.inputs import expand_response_files
@@ -35,6 +34,7 @@ from corpus_tools.extraction.static_archive import list_archive
 from corpus_tools.manifest import MANIFEST_NAME, Manifest, read_command, read_description
 from corpus_tools.object_file import ObjectFile
 from corpus_tools.object_file import read_bounded as read_object
+from corpus_tools.sdist import unpack_sdist
 from corpus_tools.workloads import DESCRIPTION, load_workloads, shipped_workloads
 from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.cc._build_commands import build_commands

@@ -21,8 +21,7 @@ READING: Final = frozenset({
 """The functions by which files and texts are taken in."""
 
 FUZZED: Final = {
-    "corpus_tools/archive.py": "zip",
-    "corpus_tools/extraction/archive_members.py": "static archive",
+    "corpus_tools/build.py": "corpus info",
     "corpus_tools/extraction/compile_commands.py": "compilation database",
     "corpus_tools/extraction/embedded.py": "build",
     "corpus_tools/extraction/inputs.py": "response file",
@@ -30,7 +29,6 @@ FUZZED: Final = {
     "corpus_tools/extraction/static_archive.py": "static archive",
     "corpus_tools/manifest.py": "manifest",
     "corpus_tools/object_file.py": "object",
-    "corpus_tools/provenance.py": "corpus info",
     "corpus_tools/recipes.py": "recipe",
     "corpus_tools/sdist.py": "tar",
     "corpus_tools/staging.py": "corpus info",
@@ -137,7 +135,7 @@ ARCHIVES: Final = frozenset({"zipfile.ZipFile", "tarfile.open", "np.load"})
 """What unpacks as much as an archive says, or more."""
 
 UNPACKING: Final = {
-    "corpus_tools/archive.py": "a recipe has its hash",
+    "corpus_tools/sdist.py": "a recipe has its hash",
     "mlgo_gym/base/_arrays.py": "the functions by which others read",
 }
 """The modules that read by one of these, and why."""

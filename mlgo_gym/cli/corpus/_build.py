@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
     from rich.table import Table
 
-    from corpus_tools.build_all import RecipeOutcome
+    from corpus_tools.build import RecipeOutcome
     from corpus_tools.compilation import Progress as SourceProgress
 
 DESCRIPTION = (
@@ -98,7 +98,7 @@ def _build_one(recipes: list[Recipe], folder: Path, output: Output, **build_opti
 
 
 def _build_many(recipes: list[Recipe], folder: Path, output: Output, **build_options: Any) -> int:
-    from corpus_tools.build_all import build_all
+    from corpus_tools.build import build_all
 
     start = time.monotonic()
     with output.progress() as progress:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from corpus_tools import Recipe, available_recipes, find_clang, load_recipe
-from corpus_tools.build_all import build_all
+from corpus_tools.build import build_all
 from corpus_tools.errors import CorpusToolsError
 from corpus_tools.scratch import scratch_folder
 from mlgo_gym.base import BenchmarkError, OptionsError

@@ -32,8 +32,7 @@ from types import MappingProxyType
 from typing import IO, Final
 
 from corpus_tools.bitcode import is_bitcode
-from corpus_tools.children import Guarded, bound
-from corpus_tools.fence import start_alone
+from corpus_tools.children import Guarded, bound, start_alone
 from mlgo_gym.base import EnvironmentSetupError, ModuleError
 from mlgo_gym.corpus import Module
 from mlgo_gym.llvm import LLVM_MAJOR, Limits, lack_of_memory, peak_bytes

@@ -23,8 +23,7 @@ from corpus_tools.extraction import (
 )
 from corpus_tools.extraction.command import main
 from corpus_tools.extraction.embedded import ExtractedModule
-from corpus_tools.extraction.folder import list_thinlto_modules
-from corpus_tools.extraction.static_archive import list_archive
+from corpus_tools.extraction.static_archive import list_archive, list_thinlto_modules
 from corpus_tools.extraction.store import open_store
 from corpus_tools.object_file import LARGEST_BYTES
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS

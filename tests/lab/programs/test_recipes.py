@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from corpus_tools.build import build_corpus
+from corpus_tools.build import build_corpus, is_up_to_date
 from corpus_tools.clang import find_clang
-from corpus_tools.provenance import is_up_to_date
 from corpus_tools.recipes import load_recipe
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.lab.programs._workload_check import check_workloads
