@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from corpus_tools.clang import compile_to_bitcode, driver_command, find_clang
+from corpus_tools.clang import SourceFile, find_clang
 from corpus_tools.manifest import Manifest, encode_command
 from mlgo_gym import SAMPLE_CORPUS, Corpus, InliningForSize
 from mlgo_gym.errors import MlgoGymError
@@ -170,8 +170,9 @@ def of_source(main: str) -> Iterator[BoxedProgram]:
         own = folder / "workloads"
         own.mkdir()
         (folder / "work.c").write_text(MODULE)
-        compile_to_bitcode(clang, "work.c", folder / "work.c.bc", root=folder, opt_level="O2")
-        command = driver_command(clang, "work.c", root=folder, opt_level="O2")
+        source = SourceFile(clang, "work.c", folder, opt_level="O2")
+        source.compile(folder / "work.c.bc")
+        command = source.driver_command()
         (folder / "work.c.cmd").write_bytes(encode_command(command))
         Manifest(("work.c",)).write(folder)
         (own / "main.c").write_text(main)

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from corpus_tools import Manifest, find_clang
-from corpus_tools.clang import compile_to_bitcode
+from corpus_tools.clang import SourceFile
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.lab.tiers._jit_program import JitProgram
 from mlgo_gym.lab.tiers._recorder import marks_of
@@ -70,7 +70,7 @@ def corpus_at(folder: Path, first: int, count: int) -> Corpus:
     own = folder / "workloads"
     own.mkdir()
     (folder / "send.c").write_text(SOURCE)
-    compile_to_bitcode(find_clang(), "send.c", folder / "send.c.bc", root=folder)
+    SourceFile(find_clang(), "send.c", folder).compile(folder / "send.c.bc")
     Manifest(("send.c",)).write(folder)
     (own / "main.c").write_text(MAIN)
     (own / "workload.toml").write_text(

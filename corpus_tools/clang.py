@@ -85,85 +85,69 @@ def find_clang(path: Path | str | None = None) -> Clang:
     raise _no_clang([str(path)])
 
 
-def compile_to_bitcode(
-    clang: Clang,
-    source: str,
-    output: Path,
-    *,
-    root: Path,
-    flags: Sequence[str] = (),
-    opt_level: str = "Oz",
-    deadline_s: float = DEADLINE_S,
-) -> None:
-    """Compile one source to bitcode as it is before LLVM's optimisations.
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A source, and how clang's driver compiles it.
 
-    Args:
+    Attributes:
         clang: the compiler.
-        source: the file, relative to ``root``.
-        output: the bitcode file to write; its folder must exist.
+        name: the file, relative to ``root``.
         root: the folder that clang runs in.
         flags: further flags of the driver; relative paths in them start at ``root``.
         opt_level: one of OPT_LEVELS: the attributes that clang gives functions depend on it.
-        deadline_s: seconds after which clang is killed.
-
-    Raises:
-        CompileError: clang failed or ran past the deadline.
     """
-    run_clang(
-        clang,
-        [*_BITCODE_FLAGS, "-o", str(output.absolute()), *_driver_flags(source, flags, opt_level)],
-        source=source,
-        root=root,
-        deadline_s=deadline_s,
-    )
 
+    clang: Clang
+    name: str
+    root: Path
+    flags: Sequence[str] = ()
+    opt_level: str = "Oz"
 
-def driver_command(
-    clang: Clang,
-    source: str,
-    *,
-    root: Path,
-    flags: Sequence[str] = (),
-    opt_level: str = "Oz",
-) -> tuple[str, ...]:
-    """Return the ``-cc1`` command by which clang would compile a source to object code.
+    def compile(self, output: Path, deadline_s: float = DEADLINE_S) -> None:
+        """Compile it to bitcode as it is before LLVM's optimisations.
 
-    The result is what clang's ``-fembed-bitcode`` writes to ``.llvmcmd``; see `portable_command`
-    for what a corpus keeps of it. Arguments are those of `compile_to_bitcode`.
+        Args:
+            output: the bitcode file to write; its folder must exist.
+            deadline_s: seconds after which clang is killed.
 
-    Raises:
-        CompileError: clang failed, ran past the deadline, or would not run exactly one ``-cc1``.
-    """
-    arguments = ["-###", "-o", "output.o", *_driver_flags(source, flags, opt_level)]
-    text = run_clang(clang, arguments, source=source, root=root)
-    commands = parse_driver_output(text)
-    if len(commands) != 1:
-        raise CompileError(source, f"expected one -cc1 command, found {len(commands)}")
-    return embedded_command(commands[0], source)
+        Raises:
+            CompileError: clang failed or ran past the deadline.
+        """
+        self._run([*_BITCODE_FLAGS, "-o", str(output.absolute())], deadline_s)
 
+    def driver_command(self) -> tuple[str, ...]:
+        """Return the ``-cc1`` command by which clang would compile it to object code.
 
-def corpus_command(
-    clang: Clang,
-    source: str,
-    *,
-    root: Path,
-    flags: Sequence[str] = (),
-    opt_level: str = "Oz",
-) -> tuple[str, ...]:
-    """Return the ``-cc1`` command that a corpus keeps for a source: it holds no path.
+        The result is what clang's ``-fembed-bitcode`` writes to ``.llvmcmd``.
 
-    Arguments are those of `compile_to_bitcode`.
+        Raises:
+            CompileError: clang failed, ran past the deadline, or would not run exactly one
+                ``-cc1``.
+        """
+        commands = parse_driver_output(self._run(["-###", "-o", "output.o"], DEADLINE_S))
+        if len(commands) != 1:
+            raise CompileError(self.name, f"expected one -cc1 command, found {len(commands)}")
+        return embedded_command(commands[0], self.name)
 
-    Raises:
-        CompileError: as `driver_command`, or an argument that must be kept names a path.
-    """
-    command = portable_command(
-        driver_command(clang, source, root=root, flags=flags, opt_level=opt_level)
-    )
-    for argument in command:
-        if "/" in argument:
-            raise CompileError(source, f"expected a command without paths, found {argument!r}")
-    return command
+    def corpus_command(self) -> tuple[str, ...]:
+        """Return the ``-cc1`` command that a corpus keeps: it holds no path.
+
+        Raises:
+            CompileError: as `driver_command`, or an argument that must be kept names a path.
+        """
+        command = portable_command(self.driver_command())
+        for argument in command:
+            if "/" in argument:
+                problem = f"expected a command without paths, found {argument!r}"
+                raise CompileError(self.name, problem)
+        return command
+
+    def _run(self, arguments: Sequence[str], deadline_s: float) -> str:
+        own = [*_PROCESS_FLAGS, "-c", "-w", f"-{self.opt_level}", "-fPIC"]
+        own += ["-ffile-compilation-dir=.", *self.flags, "--", self.name]
+        return run_clang(
+            self.clang, [*arguments, *own], source=self.name, root=self.root, deadline_s=deadline_s
+        )
 
 
 def dry_run(clang: Clang, arguments: Sequence[str], directory: Path) -> str:
@@ -183,11 +167,6 @@ def dry_run(clang: Clang, arguments: Sequence[str], directory: Path) -> str:
     return run_clang(clang, asked, source=source, root=directory, starts_others=False)
 
 
-def _driver_flags(source: str, flags: Sequence[str], opt_level: str) -> list[str]:
-    own = ["-c", "-w", f"-{opt_level}", "-fPIC", "-ffile-compilation-dir=."]
-    return [*_PROCESS_FLAGS, *own, *flags, "--", source]
-
-
 def link_program(clang: Clang, objects: Sequence[Path], output: Path, flags: Sequence[str]) -> None:
     """Link a static program.
 
@@ -200,14 +179,9 @@ def link_program(clang: Clang, objects: Sequence[Path], output: Path, flags: Seq
     Raises:
         CompileError: it cannot be linked.
     """
-    arguments = [
-        _PROCESS_FLAGS[0],
-        "-static",
-        "-o",
-        str(output.absolute()),
-        *(str(each.absolute()) for each in objects),
-    ]
-    run_clang(clang, [*arguments, *flags], source=output.name, root=output.parent)
+    arguments = [_PROCESS_FLAGS[0], "-static", "-o", str(output.absolute())]
+    arguments += [*(str(each.absolute()) for each in objects), *flags]
+    run_clang(clang, arguments, source=output.name, root=output.parent)
 
 
 def link_image(

@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Make one corpus of those in the folders right below a folder. They may "
         "differ in their modules only; nothing is copied.",
     )
-    add_option(parser, "--root_dir", type=Path, required=True, metavar="DIR", help="the folder")
+    add_option(parser, "--root_dir", "DIR", "the folder", type=Path, required=True)
     add_as_llvm(parser, "combine_training_corpus")
     options = parser.parse_args(arguments)
     return run_command(_PROGRAM, lambda: _run(options))

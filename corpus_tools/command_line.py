@@ -26,27 +26,30 @@ _NARROWEST = 20
 _USUAL = (signal.SIG_DFL, signal.default_int_handler)
 
 
-def add_option(parser: argparse.ArgumentParser, name: str, **settings: Any) -> None:
+def add_option(
+    parser: argparse.ArgumentParser, name: str, metavar: str | None, about: str, **settings: Any
+) -> None:
     """Add an option in mlgo-utils' spelling, ``--input_type``, and in the usual, ``--input-type``.
 
     Args:
         parser: to add it to.
         name: in mlgo-utils' spelling, with its dashes.
+        metavar: what its value is called in the help.
+        about: its help.
         **settings: as `argparse.ArgumentParser.add_argument` takes them.
     """
-    usual = "--" + name.removeprefix("--").replace("_", "-")
-    parser.add_argument(*dict.fromkeys([name, usual]), **settings)
+    names = dict.fromkeys([name, "--" + name.removeprefix("--").replace("_", "-")])
+    settings |= {"metavar": metavar} if metavar else {}
+    parser.add_argument(*names, help=about, **settings)
 
 
 def add_as_llvm(parser: argparse.ArgumentParser, tool: str) -> None:
     """Add ``--as_llvm``, by which a command does what the tool of mlgo-utils does."""
-    add_option(
-        parser,
-        "--as_llvm",
-        action="store_true",
-        help=f"do exactly as LLVM's {tool}: copy what is there, whatever it is, and exit with 0 "
-        "where a corpus was written",
+    about = (
+        f"do exactly as LLVM's {tool}: copy what is there, whatever it is, and exit with 0 where a "
+        "corpus was written"
     )
+    add_option(parser, "--as_llvm", None, about, action="store_true")
 
 
 def whole(least: int) -> Callable[[str], int]:

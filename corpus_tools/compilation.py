@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from corpus_tools.clang import OPT_LEVELS, Clang, compile_to_bitcode, corpus_command
+from corpus_tools.clang import OPT_LEVELS, Clang, SourceFile
 from corpus_tools.errors import BuildOptionError, CompileError, CompileFailure, RecipeError
 from corpus_tools.manifest import encode_command, name_problem
 from corpus_tools.recipes import Recipe, flags_for
@@ -74,12 +74,9 @@ class Compilation:
         flags = flags_for(source, self.flags, self.file_flags)
         bitcode = output / f"{source}.bc"
         bitcode.parent.mkdir(parents=True, exist_ok=True)
-        command = corpus_command(
-            self.clang, source, root=self.root, flags=flags, opt_level=self.opt_level
-        )
-        compile_to_bitcode(
-            self.clang, source, bitcode, root=self.root, flags=flags, opt_level=self.opt_level
-        )
+        file = SourceFile(self.clang, source, self.root, flags, self.opt_level)
+        command = file.corpus_command()
+        file.compile(bitcode)
         (output / f"{source}.cmd").write_bytes(encode_command(command))
 
 

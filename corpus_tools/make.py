@@ -75,17 +75,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Make a corpus of the .bc files below a folder. The bitcode should be as it "
         "is before the optimisations that are to be learned.",
     )
-    add_option(parser, "--input_dir", type=Path, required=True, metavar="DIR", help="the folder")
-    add_option(parser, "--output_dir", type=Path, required=True, metavar="DIR", help="the corpus")
-    add_option(
-        parser,
-        "--default_args",
-        nargs="?",
-        default="",
-        const="",
-        metavar="ARGS",
-        help="the command of all modules, separated by spaces, such as '-cc1 -Oz'",
-    )
+    add_option(parser, "--input_dir", "DIR", "the folder", type=Path, required=True)
+    add_option(parser, "--output_dir", "DIR", "the corpus", type=Path, required=True)
+    about = "the command of all modules, separated by spaces, such as '-cc1 -Oz'"
+    add_option(parser, "--default_args", "ARGS", about, nargs="?", default="", const="")
     add_as_llvm(parser, "make_corpus")
     options = parser.parse_args(arguments)
     return run_command(_PROGRAM, lambda: _run(options))

@@ -18,15 +18,23 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Self
+from typing import Any, Final, Self
 
 from corpus_tools.errors import LayoutError
-from corpus_tools.reading import holds, is_file, parse_json, read_regular
+from corpus_tools.reading import Shape, holds, is_file, parse_json, read_regular, shaped
 
 MANIFEST_NAME = "corpus_description.json"
 
 UNSPECIFIED = ("<UNSPECIFIED>",)
 """The text that mlgo-utils puts where the command of all modules has to be filled in by hand."""
+
+
+_NAMES: Final[Shape] = {"modules": [str]}
+_SHAPE: Final[Shape] = {
+    **_NAMES,
+    "has_thinlto": bool,
+    "global_command_override?": [str],
+}
 
 
 def name_problem(name: str) -> str | None:
@@ -82,16 +90,10 @@ class Manifest:
                 not there.
         """
         path = folder / MANIFEST_NAME
-        modules, rest = read_description(path)
-        has_thinlto = rest.get("has_thinlto")
-        if not isinstance(has_thinlto, bool):
-            found = _shown(has_thinlto)
-            raise LayoutError(path, f"key 'has_thinlto': expected true or false, found {found}")
-        override = None
-        if "global_command_override" in rest:
-            override = _string_list(rest, "global_command_override", path)
+        modules, rest = read_description(path, _SHAPE)
+        override = rest.get("global_command_override")
         try:
-            manifest = cls(modules, has_thinlto, override)
+            manifest = cls(modules, rest["has_thinlto"], None if override is None else (*override,))
         except LayoutError as error:
             raise LayoutError(path, error.problem) from None
         _check_bitcode(modules, folder)
@@ -124,22 +126,26 @@ def describe(
     return shared | {"has_thinlto": has_thinlto, "modules": list(modules)}
 
 
-def read_description(path: Path) -> tuple[tuple[str, ...], dict[str, object]]:
+def read_description(path: Path, shape: Shape = _NAMES) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Read a ``corpus_description.json`` that may name any modules, there or not.
 
     Args:
         path: the file.
+        shape: what its keys must be.
 
     Returns:
         The modules, and the other keys.
 
     Raises:
-        LayoutError: it cannot be read, or is no JSON object with a list of names.
+        LayoutError: it cannot be read, or is no JSON object of that shape.
     """
-    description = _read_object(path)
-    modules = _string_list(description, "modules", path)
-    del description["modules"]
-    return modules, description
+    try:
+        description = shaped(parse_json(read_regular(path)), shape)
+    except OSError as error:
+        raise LayoutError(path, f"cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise LayoutError(path, f"JSON: {error}") from error
+    return tuple(description.pop("modules")), description
 
 
 def read_command(path: Path) -> tuple[str, ...]:
@@ -210,28 +216,6 @@ def write_json(path: Path, value: object, *, staging: Path | None = None) -> Non
         raise
 
 
-def _read_object(path: Path) -> dict[str, object]:
-    try:
-        value = parse_json(read_regular(path))
-    except OSError as error:
-        raise LayoutError(path, f"cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise LayoutError(path, f"expected JSON, found something else: {error}") from error
-    if not isinstance(value, dict):
-        raise LayoutError(path, f"expected a JSON object, found {_shown(value)}")
-    return value
-
-
-def _string_list(description: dict[str, object], key: str, path: Path) -> tuple[str, ...]:
-    value = description.get(key)
-    if not isinstance(value, list):
-        raise LayoutError(path, f"key {key!r}: expected a list, found {_shown(value)}")
-    for item in value:
-        if not isinstance(item, str):
-            raise LayoutError(path, f"key {key!r}: expected strings, found {_shown(item)}")
-    return tuple(value)
-
-
 def _check_modules(modules: Sequence[str]) -> None:
     seen: set[str] = set()
     for module in modules:
@@ -254,8 +238,3 @@ def _check_command(arguments: Sequence[str], where: Path | str) -> None:
     first = arguments[0] if arguments else ""
     if first != "-cc1":
         raise LayoutError(where, f"expected '-cc1' as the first argument, found {first!r}")
-
-
-def _shown(value: object) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -23,7 +23,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
-from corpus_tools.clang import Clang, compile_to_bitcode
+from corpus_tools.clang import Clang, SourceFile
 from corpus_tools.errors import WorkloadError
 from corpus_tools.manifest import name_problem
 from corpus_tools.reading import read_regular, reason_of
@@ -283,7 +283,7 @@ def compile_workload(
             made = (output or path.parent) / f"{path.name}{_BITCODE}"
             source = path.relative_to(root).as_posix()
             own = flags_for(source, (*flags, *workload.flags))
-            compile_to_bitcode(clang, source, made, root=root, flags=own, opt_level=SOURCE_LEVEL)
+            SourceFile(clang, source, root, own, SOURCE_LEVEL).compile(made)
         found.append(made)
     return found
 

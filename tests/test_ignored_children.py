@@ -92,7 +92,7 @@ from pathlib import Path
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 import mlgo_gym
 import gymnasium
-from corpus_tools.clang import Clang, compile_to_bitcode, find_clang
+from corpus_tools.clang import find_clang
 from corpus_tools.errors import ToolchainError
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.llvm import Compiler

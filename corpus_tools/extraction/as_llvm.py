@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from corpus_tools.errors import BuildListError
-from corpus_tools.extraction.compile_commands import read_entries, read_entry
+from corpus_tools.extraction.compile_commands import read_entry, read_json
 from corpus_tools.extraction.inputs import Listed, Outcome, Status, listed_object, read_list
-from corpus_tools.extraction.linker_parameters import arguments_of, read_links
+from corpus_tools.extraction.linker_parameters import read_links
 from corpus_tools.extraction.static_archive import list_folder
 
 _OBJECT_SUFFIX = ".o"
@@ -34,12 +34,12 @@ def list_as_llvm(path: Path, input_type: str, obj_base_dir: Path) -> list[Listed
     if input_type == "directory":
         return list_folder(path, (_OBJECT_SUFFIX,), ())
     if input_type == "json":
-        entries = enumerate(read_entries(path))
+        entries = enumerate(read_json(path, list))
         return [_listed(entry, f"entry {number}", path) for number, entry in entries]
     if input_type == "params":
         parameters = [line.strip() for line in read_list(path).splitlines()]
     else:
-        parameters = next((arguments_of(link, path) for link in reversed(read_links(path))), [])
+        parameters = next((link["arguments"] for link in reversed(read_links(path))), [])
     return [listed_object(each, obj_base_dir) for each in _objects(parameters) if each]
 
 

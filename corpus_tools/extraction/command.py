@@ -13,7 +13,9 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import Progress
@@ -24,7 +26,12 @@ from corpus_tools.command_line import add_as_llvm, add_option, escaping_console,
 from corpus_tools.errors import ToolchainError
 from corpus_tools.extraction.as_llvm import list_as_llvm
 from corpus_tools.extraction.compile_commands import list_compile_commands
-from corpus_tools.extraction.embedded import BITCODE_SECTION, COMMAND_SECTION, Extraction
+from corpus_tools.extraction.embedded import (
+    BITCODE_SECTION,
+    COMMAND_SECTION,
+    MACHO_SECTIONS,
+    Extraction,
+)
 from corpus_tools.extraction.inputs import Listed, Outcome, Status
 from corpus_tools.extraction.linker_parameters import (
     list_aquery,
@@ -55,90 +62,79 @@ def _parser() -> argparse.ArgumentParser:
         "clang and -Xclang -fembed-bitcode=all.",
         epilog="Options are those of extract_ir in LLVM's mlgo-utils; _ and - mean the same.",
     )
-    add_option(
-        parser,
+    option = partial(add_option, parser)
+    types = ("json", "params", "directory", "bazel_aquery")
+    option(
         "--input",
+        "PATH",
+        "what lists the objects: a compile_commands.json, a linker's parameters, a folder, or the "
+        "output of bazel aquery",
         type=Path,
-        metavar="PATH",
-        help="what lists the objects: a compile_commands.json, a linker's parameters, a folder, "
-        "or the output of bazel aquery",
     )
-    add_option(
-        parser,
+    option(
         "--input_type",
-        choices=("json", "params", "directory", "bazel_aquery"),
-        default="json",
-        nargs="?",
-        const="json",
-        help="which of these (default: json)",
+        None,
+        f"which of these (default: {types[0]})",
+        choices=types,
+        **_bare(types[0]),
     )
-    add_option(parser, "--output_dir", type=Path, required=True, metavar="DIR", help="the corpus")
-    add_option(
-        parser,
+    option("--output_dir", "DIR", "the corpus", type=Path, required=True)
+    option(
         "--num_workers",
+        "N",
+        "read N objects at a time (default: one for each core)",
         type=whole(1),
         nargs="?",
-        metavar="N",
-        help="read N objects at a time (default: one for each core)",
     )
-    add_option(
-        parser,
+    option(
         "--llvm_objcopy_path",
+        "PATH",
+        "taken for the sake of scripts and not used: sections are read without LLVM's tools",
         nargs="?",
-        metavar="PATH",
-        help="taken for the sake of scripts and not used: sections are read without LLVM's tools",
     )
-    add_option(
-        parser,
+    option(
         "--obj_base_dir",
+        "DIR",
+        "where the names of objects start (default: the current folder)",
         type=Path,
         nargs="?",
-        metavar="DIR",
-        help="where the names of objects start (default: the current folder)",
     )
-    add_option(
-        parser,
+    option(
         "--cmd_filter",
+        "REGEX",
+        "take modules with an argument in which this is found, such as ^-Oz$",
         type=_pattern,
         nargs="?",
-        metavar="REGEX",
-        help="take modules with an argument in which this is found, such as ^-Oz$",
     )
-    add_option(
-        parser,
+    option(
         "--thinlto_build",
+        None,
+        "the build used ThinLTO: distributed, with -mllvm -lto-embed-bitcode=post-merge-pre-opt; "
+        "or local, with -Wl,--save-temps=import and -Wl,--thinlto-emit-index-files, where --input "
+        "may name the link's parameters",
         choices=("distributed", "local"),
         nargs="?",
-        help="the build used ThinLTO: distributed, with -mllvm "
-        "-lto-embed-bitcode=post-merge-pre-opt; or local, with -Wl,--save-temps=import and "
-        "-Wl,--thinlto-emit-index-files, where --input may name the link's parameters",
     )
-    for name, default, macho in (
-        ("--cmd_section_name", COMMAND_SECTION, "__LLVM,__cmdline"),
-        ("--bitcode_section_name", BITCODE_SECTION, "__LLVM,__bitcode"),
-    ):
-        add_option(
-            parser,
-            name,
-            nargs="?",
-            default=default,
-            const=default,
-            metavar="NAME",
-            help=f"default: {default}, in Mach-O {macho}",
-        )
-    add_option(
-        parser,
+    for name, section in (("cmd", COMMAND_SECTION), ("bitcode", BITCODE_SECTION)):
+        about = f"default: {section}, in Mach-O {MACHO_SECTIONS[section]}"
+        option(f"--{name}_section_name", "NAME", about, **_bare(section))
+    option(
         "--default_args",
+        "ARGS",
+        "the command, such as '-cc1 -O2', of objects that are bitcode themselves (-flto), where "
+        "the build does not tell it",
         default="",
-        metavar="ARGS",
-        help="the command, such as '-cc1 -O2', of objects that are bitcode themselves (-flto), "
-        "where the build does not tell it",
     )
     add_as_llvm(parser, "extract_ir")
     parser.add_argument(
         "--json", action="store_true", help="print what became of each input as JSON"
     )
     return parser
+
+
+def _bare(default: str) -> dict[str, Any]:
+    """The settings of an option that may stand without its value."""
+    return {"default": default, "const": default, "nargs": "?"}
 
 
 def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:

@@ -7,13 +7,12 @@ would choose for ``-c``.
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import zip_longest
 from os.path import normpath
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any, Final
 
 from corpus_tools.budget import Budget
 from corpus_tools.errors import BuildListError
@@ -29,8 +28,13 @@ from corpus_tools.extraction.inputs import (
     response_budget,
     split_words,
 )
-from corpus_tools.reading import parse_json, reason_of
+from corpus_tools.reading import Shape, parse_json, reason_of, shaped
 
+_ENTRY: Final[Shape] = {
+    "directory": str,
+    **dict.fromkeys(("file?", "command?", "output?"), str),
+    "arguments?": [str],
+}
 # Actions of the driver that leave no object behind.
 _NO_OBJECT = frozenset({"-E", "-S", "-M", "-MM", "-fsyntax-only", "--analyze", "-emit-ast"})
 # Options without which a driver links what it compiles; -cc1 never does.
@@ -44,16 +48,16 @@ _OTHERS = {
 }
 
 
-def read_json(path: Path) -> Any:
-    """Read a build's JSON; bytes that are no UTF-8 come back as surrogates.
+def read_json(path: Path, shape: Shape) -> Any:
+    """Read a build's JSON of a shape; bytes that are no UTF-8 come back as surrogates.
 
     Raises:
-        BuildListError: the file cannot be read, or is no JSON.
+        BuildListError: the file cannot be read, or is something else.
     """
     try:
-        return parse_json(read_list(path).removeprefix("\ufeff"))  # as Windows' tools begin
+        return shaped(parse_json(read_list(path).removeprefix("\ufeff")), shape)  # as on Windows
     except ValueError as error:
-        raise BuildListError(path, f"expected JSON, found something else: {error}") from error
+        raise BuildListError(path, f"JSON: {error}") from error
 
 
 def list_compile_commands(path: Path, obj_base_dir: Path | None = None) -> list[Listed]:
@@ -66,21 +70,9 @@ def list_compile_commands(path: Path, obj_base_dir: Path | None = None) -> list[
     Raises:
         BuildListError: it is no compilation database.
     """
-    entries, budget = enumerate(read_entries(path)), response_budget()
+    entries, budget = enumerate(read_json(path, list)), response_budget()
     listed = [_listed(entry, number, path, obj_base_dir, budget) for number, entry in entries]
     return listed if obj_base_dir is None else _told_apart(listed, obj_base_dir)
-
-
-def read_entries(path: Path) -> list[Any]:
-    """Read a compilation database; its entries may be anything.
-
-    Raises:
-        BuildListError: the file cannot be read, or is no list in JSON.
-    """
-    entries = read_json(path)
-    if not isinstance(entries, list):
-        raise BuildListError(path, f"expected a list of commands, found {type(entries).__name__}")
-    return entries
 
 
 def _told_apart(listed: list[Listed], obj_base_dir: Path) -> list[Listed]:
@@ -111,8 +103,7 @@ def _listed(
             reason = f"the build's directory {directory} is gone"
             return Outcome(label, Status.FAILED, reason=reason)
         arguments = expand_response_files(arguments, directory, budget=budget)
-        command = _Command(directory, source, arguments, entry.get("output"))
-        return command.listed(label, obj_base_dir)
+        return _object(label, entry, directory, arguments, obj_base_dir)
     except BuildListError as error:
         reason = error.problem if error.subject == path else str(error)
         return Outcome(label, Status.FAILED, reason=reason)
@@ -120,40 +111,37 @@ def _listed(
         return Outcome(label, Status.FAILED, reason=f"cannot be read: {reason_of(error)}")
 
 
-class _Command(NamedTuple):
-    """A command of the database: where it ran, what it compiled, and what it may have made."""
-
-    directory: Path
-    source: str
-    arguments: list[str]
-    output: str | None
-
-    def listed(self, label: str, obj_base_dir: Path | None) -> Listed:
-        own = {argument for argument, _ in _pairs(self.arguments[1:])}
-        if found := _NO_OBJECT.intersection(own):
-            return Outcome(label, Status.SKIPPED, reason=f"makes no object ({min(found)})")
-        given = _object_of(self.arguments) or self.output or self._default_object()
-        if not given or given in {"-", "/dev/null"}:
-            return Outcome(label, Status.SKIPPED, reason="names no object (no -o and no -c)")
-        if self.source and PurePosixPath(self.source).suffix in _ASSEMBLY:
-            return Outcome(given, Status.SKIPPED, reason="assembly, which has no bitcode")
-        if other := _OTHERS.get(PurePosixPath(given).suffix):
-            return Outcome(given, Status.SKIPPED, reason=f"makes no object but {other}")
-        if PurePosixPath(given).suffix not in OBJECT_SUFFIXES and not own & _COMPILES_ONLY:
-            return Outcome(given, Status.SKIPPED, reason="compiles and links at once (no -c)")
-        return listed_object(
-            given,
-            self.directory,
-            obj_base_dir,
-            source=self.source or None,
-            driver_command=tuple(self.arguments),
-        )
-
-    def _default_object(self) -> str | None:
-        """The driver's choice where no ``-o`` is given."""
-        if "-c" not in self.arguments or not self.source:
-            return None
-        return f"{PurePosixPath(self.source).stem}.o"
+def _object(
+    label: str,
+    entry: dict[str, Any],
+    directory: Path,
+    arguments: list[str],
+    obj_base_dir: Path | None,
+) -> Listed:
+    """The object that a command may have made."""
+    own = {argument for argument, _ in _pairs(arguments[1:])}
+    if found := _NO_OBJECT.intersection(own):
+        return Outcome(label, Status.SKIPPED, reason=f"makes no object ({min(found)})")
+    source = PurePosixPath(entry.get("file", ""))
+    given = _object_of(arguments) or entry.get("output")
+    if not given and "-c" in arguments and source.name:  # the driver's choice
+        given = f"{source.stem}.o"
+    if not given or given in {"-", "/dev/null"}:
+        return Outcome(label, Status.SKIPPED, reason="names no object (no -o and no -c)")
+    suffix = PurePosixPath(given).suffix
+    if source.suffix in _ASSEMBLY:
+        return Outcome(given, Status.SKIPPED, reason="assembly, which has no bitcode")
+    if other := _OTHERS.get(suffix):
+        return Outcome(given, Status.SKIPPED, reason=f"makes no object but {other}")
+    if suffix not in OBJECT_SUFFIXES and not own & _COMPILES_ONLY:
+        return Outcome(given, Status.SKIPPED, reason="compiles and links at once (no -c)")
+    return listed_object(
+        given,
+        directory,
+        obj_base_dir,
+        source=entry.get("file") or None,
+        driver_command=tuple(arguments),
+    )
 
 
 def read_entry(
@@ -167,32 +155,16 @@ def read_entry(
         split: cuts a ``command`` into arguments.
 
     Raises:
-        BuildListError: a key is missing or no string.
+        BuildListError: a key is missing or of another type, or the command has an open quote.
     """
-    if not isinstance(entry, dict):
-        raise BuildListError(path, f"expected an object, found {type(entry).__name__}")
-    for key in ("directory", "file", "command", "output"):
-        if not isinstance(entry.get(key, ""), str):
-            found = reprlib.repr(entry[key])
-            raise BuildListError(path, f"key {key!r}: expected a string, found {found}")
-    if "directory" not in entry:
-        raise BuildListError(path, "key 'directory': expected a string, found none")
-    directory = path.parent.absolute() / entry["directory"]
-    return directory, entry.get("file", ""), _arguments(entry, path, split)
-
-
-def _arguments(entry: dict[str, Any], path: Path, split: Callable[[str], list[str]]) -> list[str]:
-    if "arguments" in entry:
-        arguments = entry["arguments"]
-        if not isinstance(arguments, list) or not all(isinstance(each, str) for each in arguments):
-            raise BuildListError(path, "key 'arguments': expected a list of strings")
-        return arguments
-    if "command" not in entry:
-        raise BuildListError(path, "expected 'arguments' or 'command', found neither")
     try:
-        return split(entry["command"])
+        shaped(entry, _ENTRY)
+        arguments = entry.get("arguments")
+        if arguments is None:
+            arguments = split(shaped(entry, {"command": str})["command"])
     except ValueError as error:
-        raise BuildListError(path, f"key 'command': expected shell words: {error}") from error
+        raise BuildListError(path, str(error)) from error
+    return path.parent.absolute() / entry["directory"], entry.get("file", ""), arguments
 
 
 def _object_of(arguments: list[str]) -> str | None:

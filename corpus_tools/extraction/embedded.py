@@ -21,7 +21,7 @@ from corpus_tools.reading import open_regular, reason_of
 
 COMMAND_SECTION: Final = ".llvmcmd"
 BITCODE_SECTION: Final = ".llvmbc"
-_MACHO_SECTIONS: Final = {
+MACHO_SECTIONS: Final = {
     COMMAND_SECTION: "__LLVM,__cmdline",
     BITCODE_SECTION: "__LLVM,__bitcode",
 }
@@ -141,7 +141,7 @@ def _sections(file: ObjectFile, extraction: Extraction) -> tuple[bytes, bytes]:
     """The command's section and the bitcode's."""
     names = [extraction.cmd_section_name, extraction.bitcode_section_name]
     if file.format == "Mach-O" and not extraction.as_llvm:
-        names = [_MACHO_SECTIONS.get(name, name) for name in names]
+        names = [MACHO_SECTIONS.get(name, name) for name in names]
     command, bitcode = map(file.first if extraction.as_llvm else file.contents, names)
     if command is None or bitcode is None:
         missing = names[0] if command is None else names[1]

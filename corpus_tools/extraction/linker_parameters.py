@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from corpus_tools.errors import BuildListError
 from corpus_tools.extraction.compile_commands import read_json
@@ -19,6 +19,12 @@ from corpus_tools.extraction.inputs import (
     read_arguments,
 )
 from corpus_tools.extraction.static_archive import ARCHIVE_SUFFIXES, list_archive
+from corpus_tools.reading import Shape, shaped
+
+_LINK: Final[Shape] = {
+    "arguments": [str],
+    "paramFiles?": [{"execPath?": str, "arguments": [str]}],
+}
 
 
 def read_parameters(path: Path, obj_base_dir: Path) -> list[str]:
@@ -56,7 +62,7 @@ def list_aquery(path: Path, obj_base_dir: Path) -> list[Listed]:
     Raises:
         BuildListError: it is no such file.
     """
-    parameters = [each for link in read_links(path) for each in _with_files(link, path)]
+    parameters = [each for link in read_links(path) for each in _with_files(link)]
     return _listed(expand_response_files(parameters, obj_base_dir, source=path), obj_base_dir)
 
 
@@ -66,40 +72,20 @@ def read_links(path: Path) -> list[dict[str, Any]]:
     Raises:
         BuildListError: it is no such file.
     """
-    container = read_json(path)
-    actions = container.get("actions") if isinstance(container, dict) else None
-    if not isinstance(actions, list):
-        raise BuildListError(path, "expected an object with a list 'actions', found none")
+    actions = read_json(path, {"actions": list})["actions"]
     dicts = [each for each in actions if isinstance(each, dict)]
-    return [each for each in dicts if each.get("mnemonic") == "CppLink"]
+    links = [each for each in dicts if each.get("mnemonic") == "CppLink"]
+    try:
+        return shaped(links, [_LINK], "CppLink")
+    except ValueError as error:
+        raise BuildListError(path, str(error)) from error
 
 
-def arguments_of(link: dict[str, Any], path: Path) -> list[str]:
-    """The arguments of a link, or of one of its parameter files.
-
-    Raises:
-        BuildListError: they are no list of strings; names ``path``, the whole aquery.
-    """
-    value = link.get("arguments")
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise BuildListError(path, "key 'arguments' of a CppLink: expected a list of strings")
-    return value
-
-
-def _with_files(link: dict[str, Any], path: Path) -> Iterator[str]:
+def _with_files(link: dict[str, Any]) -> Iterator[str]:
     """The arguments of a link and of its parameter files, without its output."""
-    files = _parameter_files(link.get("paramFiles", []), path)
-    for argument in _without_output(arguments_of(link, path)):
-        if argument in files:
-            yield from _without_output(arguments_of(files[argument], path))
-        else:
-            yield argument
-
-
-def _parameter_files(value: Any, path: Path) -> dict[str, dict[str, Any]]:
-    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-        raise BuildListError(path, "key 'paramFiles' of a CppLink: expected a list of objects")
-    return {f"@{each.get('execPath')}": each for each in value}
+    files = {f"@{each.get('execPath')}": each["arguments"] for each in link.get("paramFiles", ())}
+    for argument in _without_output(link["arguments"]):
+        yield from _without_output(files[argument]) if argument in files else (argument,)
 
 
 def _listed(parameters: list[str], obj_base_dir: Path) -> list[Listed]:

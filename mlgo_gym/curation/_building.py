@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from corpus_tools.build import python_header_flags
-from corpus_tools.clang import Clang, compile_to_bitcode, find_clang
+from corpus_tools.clang import Clang, SourceFile, find_clang
 from corpus_tools.compilation import (
     Compilation,
     CompileSources,
@@ -194,7 +194,7 @@ def _headers_digest(recipe: Recipe, clang: Clang) -> str:
     with scratch_folder() as folder:
         (folder / _PROBE).write_text("".join(lines))
         output = folder / "probe.ii"
-        compile_to_bitcode(clang, _PROBE, output, root=folder, flags=flags)
+        SourceFile(clang, _PROBE, folder, flags).compile(output)
         return hashlib.sha256(read_bounded(output, _MAX_BYTES)).hexdigest()[:12]
 
 

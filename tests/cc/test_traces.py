@@ -355,7 +355,7 @@ def test_llvm_s_own_answers_in_place_of_a_model_s(
     ("content", "message"),
     [
         (None, "build: {path}: cannot be read: No such file or directory"),
-        ("{{", "build: {path}: expected JSON, found something else: "),
+        ("{{", "build: {path}: JSON: "),
         ("[]", "build: expected sources that can be compiled: no command makes an object"),
         (
             '[{{"directory": ".", "file": "none.c", "command": "cc -c none.c -o none.o"}}]',

@@ -46,13 +46,13 @@ BASE: dict[str, Any] = {"modules": ["m"], "has_thinlto": False}
     [
         (
             "{",
-            "{folder}/corpus_description.json: expected JSON, found something else: "
+            "{folder}/corpus_description.json: JSON: "
             "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
         ),
-        ([], "{folder}/corpus_description.json: expected a JSON object, found []"),
+        ([], "{folder}/corpus_description.json: JSON: expected a JSON object, found []"),
         (
             {"has_thinlto": False},
-            "{folder}/corpus_description.json: key 'modules': expected a list, found null",
+            "{folder}/corpus_description.json: JSON: expected 'modules', found none",
         ),
         (
             BASE | {"modules": ["../m"]},

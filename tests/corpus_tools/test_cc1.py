@@ -10,7 +10,7 @@ import pytest
 
 from corpus_tools import Clang, read_command
 from corpus_tools.cc1 import embedded_command, parse_driver_output, portable_command
-from corpus_tools.clang import driver_command
+from corpus_tools.clang import SourceFile
 
 # One flag of every kind: warnings, macros, headers, code generation, LLVM's own, debug info.
 _FLAGS = (
@@ -42,14 +42,14 @@ def test_the_driver_command_is_what_clang_embeds(
     subprocess.run(dump, cwd=tmp_path, check=True)
     embedded = list(read_command(tmp_path / "a.cmd"))
     embedded.remove("-fembed-bitcode=all")
-    assert list(driver_command(clang22, source, root=tmp_path, flags=flags)) == embedded
+    assert list(SourceFile(clang22, source, tmp_path, flags).driver_command()) == embedded
 
 
 def test_a_portable_command_has_no_path_and_keeps_what_generates_code(
     clang22: Clang, tmp_path: Path
 ) -> None:
     _sources(tmp_path)
-    command = driver_command(clang22, "a.c", root=tmp_path, flags=_FLAGS)
+    command = SourceFile(clang22, "a.c", tmp_path, _FLAGS).driver_command()
     portable = portable_command(command)
     assert not [argument for argument in portable if "/" in argument]
     assert {"-Oz", "-relaxed-aliasing", "-inline-threshold=7", "+avx2"} <= set(portable)

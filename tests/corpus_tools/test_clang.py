@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from corpus_tools import Clang, find_clang
-from corpus_tools.clang import compile_to_bitcode, corpus_command, link_image
+from corpus_tools.clang import SourceFile, link_image
 from corpus_tools.errors import CompileError, ToolchainError
 from mlgo_gym.corpus import read_elf
 
@@ -108,7 +108,7 @@ def test_a_source_that_does_not_compile_is_named_with_clang_s_words(
 ) -> None:
     (tmp_path / "a.c").write_text("int f(void) { return missing; }\n")
     with pytest.raises(CompileError) as caught:
-        compile_to_bitcode(clang22, "a.c", tmp_path / "a.bc", root=tmp_path)
+        SourceFile(clang22, "a.c", tmp_path).compile(tmp_path / "a.bc")
     error = caught.value
     assert (error.source, error.exit_status) == ("a.c", 1)
     first_line = "a.c:1:22: error: use of undeclared identifier 'missing'"
@@ -120,7 +120,7 @@ def test_only_the_last_lines_of_stderr_are_kept(clang22: Clang, tmp_path: Path) 
         "".join(f"int f{i}(void) {{ return m{i}; }}\n" for i in range(15))
     )
     with pytest.raises(CompileError) as caught:
-        compile_to_bitcode(clang22, "a.c", tmp_path / "a.bc", root=tmp_path)
+        SourceFile(clang22, "a.c", tmp_path).compile(tmp_path / "a.bc")
     assert len(caught.value.stderr_tail.splitlines()) == 20
     assert caught.value.stderr_tail.endswith(" errors generated.")
 
@@ -129,7 +129,7 @@ def test_a_clang_that_is_killed_is_reported_with_its_signal(tmp_path: Path) -> N
     path = _program(tmp_path / "clang", "import os\nos.kill(os.getpid(), 9)")
     killed = Clang(path, (22, 0, 0), "clang version 22.0.0")
     with pytest.raises(CompileError) as caught:
-        compile_to_bitcode(killed, "a.c", tmp_path / "a.bc", root=tmp_path)
+        SourceFile(killed, "a.c", tmp_path).compile(tmp_path / "a.bc")
     assert str(caught.value) == "a.c: clang was killed by signal 9"
     assert caught.value.exit_status == -9
 
@@ -138,7 +138,7 @@ def test_a_clang_past_its_deadline_is_killed(tmp_path: Path) -> None:
     path = _program(tmp_path / "clang", "import time\ntime.sleep(600)")
     slow = Clang(path, (22, 0, 0), "clang version 22.0.0")
     with pytest.raises(CompileError) as caught:
-        compile_to_bitcode(slow, "a.c", tmp_path / "a.bc", root=tmp_path, deadline_s=0.2)
+        SourceFile(slow, "a.c", tmp_path).compile(tmp_path / "a.bc", deadline_s=0.2)
     assert str(caught.value) == "a.c: clang ran past its deadline of 0.2 s"
 
 
@@ -146,14 +146,14 @@ def test_a_clang_that_has_gone_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "clang"
     gone = Clang(path, (22, 0, 0), "clang version 22.0.0")
     with pytest.raises(CompileError) as caught:
-        corpus_command(gone, "a.c", root=tmp_path)
+        SourceFile(gone, "a.c", tmp_path).corpus_command()
     assert str(caught.value) == f"a.c: {path} does not run: No such file or directory"
 
 
 def test_a_file_that_is_only_linked_has_no_command(clang22: Clang, tmp_path: Path) -> None:
     (tmp_path / "a.o").write_bytes(b"")
     with pytest.raises(CompileError) as caught:
-        corpus_command(clang22, "a.o", root=tmp_path)
+        SourceFile(clang22, "a.o", tmp_path).corpus_command()
     assert str(caught.value) == "a.o: expected one -cc1 command, found 0"
 
 
@@ -161,7 +161,7 @@ def test_a_path_that_must_be_kept_is_an_error(clang22: Clang, tmp_path: Path) ->
     (tmp_path / "a.c").write_text("int f(void) { return 1; }\n")
     flags = ("-Xclang", "-fprofile-list=/tmp/functions")
     with pytest.raises(CompileError) as caught:
-        corpus_command(clang22, "a.c", root=tmp_path, flags=flags)
+        SourceFile(clang22, "a.c", tmp_path, flags).corpus_command()
     found = "'-fprofile-list=/tmp/functions'"
     assert str(caught.value) == f"a.c: expected a command without paths, found {found}"
 
@@ -169,7 +169,7 @@ def test_a_path_that_must_be_kept_is_an_error(clang22: Clang, tmp_path: Path) ->
 def _bitcode(clang: Clang, root: Path, text: str, flags: tuple[str, ...] = ()) -> bytes:
     root.mkdir()
     (root / "a.c").write_text(text)
-    compile_to_bitcode(clang, "a.c", root / "a.bc", root=root, flags=flags)
+    SourceFile(clang, "a.c", root, flags).compile(root / "a.bc")
     return (root / "a.bc").read_bytes()
 
 

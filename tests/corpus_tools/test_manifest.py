@@ -56,17 +56,17 @@ def test_keys_that_later_tools_may_add_are_no_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("[1]", "expected a JSON object, found [1]"),
-        ("{", "expected JSON, found something else: "),
-        ("[" * 100_000, "expected JSON, found something else: "),
-        ('{"has_thinlto": false}', "key 'modules': expected a list, found null"),
-        ('{"modules": "a", "has_thinlto": false}', "key 'modules': expected a list, found \"a\""),
-        ('{"modules": [1], "has_thinlto": false}', "key 'modules': expected strings, found 1"),
-        ('{"modules": []}', "key 'has_thinlto': expected true or false, found null"),
-        ('{"modules": [], "has_thinlto": 0}', "key 'has_thinlto': expected true or false, found 0"),
+        ("[1]", "JSON: expected a JSON object, found [1]"),
+        ("{", "JSON: "),
+        ("[" * 100_000, "JSON: "),
+        ('{"has_thinlto": false}', "JSON: expected 'modules', found none"),
+        ('{"modules": "a", "has_thinlto": false}', "JSON: modules: expected a list, found 'a'"),
+        ('{"modules": [1], "has_thinlto": false}', "JSON: modules[0]: expected a text, found 1"),
+        ('{"modules": []}', "JSON: expected 'has_thinlto', found none"),
+        ('{"modules": [], "has_thinlto": 0}', "JSON: has_thinlto: expected a truth value, found 0"),
         (
             '{"modules": [], "has_thinlto": false, "global_command_override": "-O2"}',
-            "key 'global_command_override': expected a list, found \"-O2\"",
+            "JSON: global_command_override: expected a list, found '-O2'",
         ),
         (
             '{"modules": ["a", "a"], "has_thinlto": false}',

@@ -344,8 +344,8 @@ def test_nothing_is_written_outside_the_corpus(
 @pytest.mark.parametrize(
     ("entry", "reason"),
     [
-        (3, "expected an object, found int"),
-        ({"directory": "/"}, "expected 'arguments' or 'command', found neither"),
+        (3, "expected a JSON object, found 3"),
+        ({"directory": "/"}, "expected 'command', found none"),
         (
             {"directory": "/", "command": "cc -o"},
             "module '': expected a name, found an empty string",

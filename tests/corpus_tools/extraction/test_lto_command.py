@@ -8,7 +8,7 @@ import pytest
 
 from corpus_tools import Clang
 from corpus_tools.cc1 import portable_command
-from corpus_tools.clang import driver_command
+from corpus_tools.clang import SourceFile
 from corpus_tools.errors import ExtractionError, ToolchainError
 from corpus_tools.extraction.lto_command import command_of_driver, infer_override
 
@@ -159,7 +159,7 @@ def test_the_command_is_what_clang_says_of_the_options_that_decide(
     found = command_of_driver(
         clang22, ["clang", *decide.split(), *others.split(), "-flto=thin", "--", "a.c"], tmp_path
     )
-    expected = driver_command(clang22, "a.c", root=tmp_path, flags=decide.split(), opt_level="O3")
+    expected = SourceFile(clang22, "a.c", tmp_path, decide.split(), "O3").driver_command()
     own = {"-w", "-main-file-name", "-fcoverage-compilation-dir=."}
     assert set(portable_command(expected)) - own == set(found) - own
     assert not {"-emit-llvm-bc", "-flto=thin", "-D", "-Wall"} & set(found)

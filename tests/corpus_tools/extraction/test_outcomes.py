@@ -27,6 +27,7 @@ from corpus_tools.extraction import (
 )
 from corpus_tools.extraction.command import main
 from corpus_tools.object_file import LARGEST_BYTES, ObjectFile
+from corpus_tools.reading import brief
 from tests.conftest import require
 from tests.corpus_tools.extraction.conftest import EMBED, run
 from tests.folders import tree
@@ -308,16 +309,13 @@ def database(folder: Path, *entries: Any) -> Path:
     ("change", "status", "reason"),
     [
         ({"directory": "/no/such"}, FAILED, "the build's directory /no/such is gone"),
-        ({"directory": 3}, FAILED, "key 'directory': expected a string, found 3"),
+        ({"directory": 3}, FAILED, "directory: expected a text, found 3"),
         (
             {"directory": ["x" * 5000] * 5000},
             FAILED,
-            "key 'directory': expected a string, found ['xxxxxxxxxxxx...xxxxxxxxxxxxx', "
-            "'xxxxxxxxxxxx...xxxxxxxxxxxxx', 'xxxxxxxxxxxx...xxxxxxxxxxxxx', "
-            "'xxxxxxxxxxxx...xxxxxxxxxxxxx', 'xxxxxxxxxxxx...xxxxxxxxxxxxx', "
-            "'xxxxxxxxxxxx...xxxxxxxxxxxxx', ...]",
+            f"directory: expected a text, found {brief(['x' * 5000] * 5000)}",
         ),
-        ({"arguments": "x"}, FAILED, "key 'arguments': expected a list of strings"),
+        ({"arguments": "x"}, FAILED, "arguments: expected a list, found 'x'"),
         ({"arguments": ["clang", "-E", "a.c"]}, SKIPPED, "makes no object (-E)"),
         ({"arguments": ["clang", "a.c"]}, SKIPPED, "names no object (no -o and no -c)"),
         ({"arguments": []}, SKIPPED, "names no object (no -o and no -c)"),
@@ -380,10 +378,10 @@ def test_entries_that_are_none(tmp_path: Path) -> None:
     path = database(tmp_path, 7, {"file": "a.c"}, {"directory": "."}, bad_quotes)
     report = extract_corpus(list_compile_commands(path), tmp_path / "corpus")
     assert [(each.input, each.status, each.reason) for each in report.outcomes] == [
-        ("entry 0", FAILED, "expected an object, found int"),
-        ("entry 1", FAILED, "key 'directory': expected a string, found none"),
-        ("entry 2", FAILED, "expected 'arguments' or 'command', found neither"),
-        ("entry 3", FAILED, "key 'command': expected shell words: No closing quotation"),
+        ("entry 0", FAILED, "expected a JSON object, found 7"),
+        ("entry 1", FAILED, "expected 'directory', found none"),
+        ("entry 2", FAILED, "expected 'command', found none"),
+        ("entry 3", FAILED, "No closing quotation"),
     ]
 
 
@@ -704,13 +702,13 @@ def test_read_only_output(build: Build, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "input_type", "problem"),
     [
-        (b"{", "json", "expected JSON, found something else: Expecting property name enclosed"),
-        (b"{}", "json", "expected a list of commands, found dict"),
-        (b"[]", "bazel_aquery", "expected an object with a list 'actions', found none"),
+        (b"{", "json", "JSON: Expecting property name enclosed"),
+        (b"{}", "json", "JSON: expected a list, found {}"),
+        (b"[]", "bazel_aquery", "JSON: expected a JSON object, found []"),
         (
             b'{"actions": [{"mnemonic": "CppLink", "arguments": 3}]}',
             "bazel_aquery",
-            "key 'arguments' of a CppLink: expected a list of strings",
+            "CppLink[0].arguments: expected a list, found 3",
         ),
         (b"'open", "params", "expected arguments, found an open quote: No closing quotation"),
         (b"@list", "params", "expected response files that end, found one in itself"),
