@@ -29,7 +29,7 @@ UNSPECIFIED = ("<UNSPECIFIED>",)
 """The text that mlgo-utils puts where the command of all modules has to be filled in by hand."""
 
 
-_NAMES: Final[Shape] = {"modules": [str]}
+_NAMES: Final[dict[str, Shape]] = {"modules": [str]}
 _SHAPE: Final[Shape] = {
     **_NAMES,
     "has_thinlto": bool,

@@ -13,10 +13,9 @@ import pytest
 from mlgo_gym.base._files import FileError, open_regular, parse_json, read_bounded, read_json
 from mlgo_gym.cc._builds import read_build
 from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.corpus._packages import corpus_folders
-from mlgo_gym.corpus._sources import join_corpora
+from mlgo_gym.corpus._packages import corpus_folders, join_corpora
 from mlgo_gym.datasets._dataset import Dataset
-from mlgo_gym.datasets._imports import open_recording
+from mlgo_gym.datasets._logs import open_recording
 from mlgo_gym.errors import InputError
 from mlgo_gym.model._freeze import load_frozen
 from mlgo_gym.model._tflite_reader import read_tflite
@@ -229,8 +228,7 @@ def test_what_a_corpus_does_not_say_of_itself(text: str | None, tmp_path: Path) 
         info.write_text(text, encoding="latin-1")
     assert corpus_folders([tmp_path], "train") == [tmp_path]
     joined = join_corpora([tmp_path])
-    assert [key.package for key in joined.packages] == ["."]
-    assert joined.sides == {}
+    assert list(joined) == [("", "m")]
 
 
 def test_progress_is_read_from_its_end(tmp_path: Path) -> None:

@@ -76,9 +76,10 @@ def read_links(path: Path) -> list[dict[str, Any]]:
     dicts = [each for each in actions if isinstance(each, dict)]
     links = [each for each in dicts if each.get("mnemonic") == "CppLink"]
     try:
-        return shaped(links, [_LINK], "CppLink")
+        shaped(links, [_LINK], "CppLink")
     except ValueError as error:
         raise BuildListError(path, str(error)) from error
+    return links
 
 
 def _with_files(link: dict[str, Any]) -> Iterator[str]:

@@ -29,9 +29,9 @@ from ._errors import WorkloadError as WorkloadError
 from ._files import PARTIAL as PARTIAL
 from ._files import SHIPPED as SHIPPED
 from ._files import FileError as FileError
-from ._files import check_contents as check_contents
 from ._files import check_file as check_file
 from ._files import check_folder as check_folder
+from ._files import exclusive_folder as exclusive_folder
 from ._files import file_stamp as file_stamp
 from ._files import locked_folder as locked_folder
 from ._files import open_regular as open_regular

@@ -34,6 +34,7 @@ __all__ = [
     "check_contents",
     "check_file",
     "check_folder",
+    "exclusive_folder",
     "locked_folder",
     "open_regular",
     "parse_json",
@@ -228,6 +229,14 @@ def locked_folder(folder: Path, *, patience_s: float = math.inf) -> Iterator[Non
         yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def exclusive_folder(folder: Path) -> Iterator[None]:
+    """Make and lock a folder at once, and see what is in it, as `check_contents` does."""
+    with locked_folder(folder, patience_s=0):
+        check_contents(folder)
+        yield
 
 
 def _lock(descriptor: int, deadline: float) -> None:

@@ -26,7 +26,7 @@ from urllib.parse import unquote
 from corpus_tools.budget import Budget
 from corpus_tools.scratch import scratch_folder
 from mlgo_gym.base._errors import EnvironmentSetupError, OptionsError
-from mlgo_gym.base._files import FileError, check_contents, locked_folder
+from mlgo_gym.base._files import FileError, exclusive_folder, locked_folder
 from mlgo_gym.base._own_folder import cache_folder, check_way, claim
 
 PROTOCOLS: Final = ("s3", "gs", "az", "hf", "memory")
@@ -334,7 +334,7 @@ def worked_folder(given: str | Path) -> Iterator[WorkedFolder]:
 
     A folder here is made and locked, and removed if it stays empty; nothing is locked at a URI.
     One process works on a folder at a time. The folder may be a link; in it are none
-    (`check_contents`).
+    (`exclusive_folder`).
 
     Raises:
         OptionsError: it is a URI of another protocol, or names no folder, another process works
@@ -362,8 +362,7 @@ def _locked(folder: Path) -> Iterator[None]:
     was_there = folder.exists()
     with ExitStack() as stack:
         try:
-            stack.enter_context(locked_folder(folder, patience_s=0))
-            check_contents(folder)
+            stack.enter_context(exclusive_folder(folder))
         except BlockingIOError as error:
             raise OptionsError(f"{str(folder)!r}: another process is working there") from error
         except OSError as error:

@@ -25,7 +25,6 @@ from ._packages import check_not_final as check_not_final
 from ._packages import corpus_folders as corpus_folders
 from ._packages import corpus_info as corpus_info
 from ._packages import final_corpora as final_corpora
+from ._packages import join_corpora as join_corpora
 from ._packages import shortest_names as shortest_names
 from ._packages import split_of as split_of
-from ._sources import JoinedCorpora as JoinedCorpora
-from ._sources import join_corpora as join_corpora

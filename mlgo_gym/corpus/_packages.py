@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from corpus_tools.manifest import MANIFEST_NAME
+from corpus_tools.manifest import MANIFEST_NAME, name_problem
 from corpus_tools.printable import listed
 from corpus_tools.reading import LARGEST_TEXT_BYTES
 from corpus_tools.staging import INFO_NAME
@@ -20,6 +20,7 @@ from mlgo_gym.corpus._corpus import (
     Module,
     ModuleFile,
     local_corpora,
+    read_manifest,
 )
 
 FINAL: Final = "final"
@@ -48,7 +49,8 @@ class ModuleKey(NamedTuple):
 class Packages:
     """Modules of packages; they are read when they are asked for.
 
-    Iterating yields their keys, in order; ``packages[key]`` reads a module.
+    Iterating yields their keys, in order; ``packages[key]`` reads a module, ``packages[label]``
+    reads one and calls it so.
 
     Attributes:
         corpora: where each module is.
@@ -113,15 +115,17 @@ class Packages:
         return iter(self.corpora)
 
     def __contains__(self, key: object) -> bool:
-        return key in self.corpora
+        return key in (self._keys if isinstance(key, str) else self.corpora)
 
-    def __getitem__(self, key: ModuleKey) -> Module:
-        """Read a module.
+    def __getitem__(self, key: ModuleKey | str) -> Module:
+        """Read a module, by its key or its label.
 
         Raises:
             CorpusError: there is no such module.
             ModuleError: its files cannot be read, or its command line is not one of ``-cc1``.
         """
+        if isinstance(key, str):
+            return replace(self[self.key(key)], name=key)
         return self._corpus(key)[key.name]
 
     def file(self, key: ModuleKey) -> ModuleFile:
@@ -146,7 +150,7 @@ class Packages:
         found: dict[str, list[ModuleKey]] = {}
         for key in self:
             found.setdefault(key.package, []).append(key)
-        return MappingProxyType({package: tuple(keys) for package, keys in found.items()})
+        return {package: tuple(keys) for package, keys in found.items()}
 
     @property
     def named(self) -> dict[str, Corpus]:
@@ -159,9 +163,44 @@ class Packages:
     def label(self, key: ModuleKey) -> str:
         """Return a module's name where all are shown or written: ``PACKAGE/MODULE``.
 
-        Where there is but one package, the module's own name.
+        Where there is but one corpus, the module's own name.
         """
-        return key.name if len(self.by_package) == 1 else str(key).lstrip("/")
+        return key.name if self._is_single else str(key).lstrip("/")
+
+    @cached_property
+    def _is_single(self) -> bool:
+        return len({(key.package, each.folder) for key, each in self.corpora.items()}) == 1
+
+    @cached_property
+    def _keys(self) -> Mapping[str, ModuleKey]:
+        return {self.label(key): key for key in self}
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The labels of all modules, in order."""
+        return tuple(self._keys)
+
+    @property
+    def folder(self) -> str:
+        """The folders of the corpora, as messages name them."""
+        return ", ".join(dict.fromkeys(str(each.folder) for each in self.corpora.values()))
+
+    def key(self, label: str) -> ModuleKey:
+        """The key of the module of a label.
+
+        Raises:
+            CorpusError: there is no such module.
+        """
+        if label not in self._keys:
+            corpora = self.named
+            package, _, name = label.partition("/")
+            if len(corpora) == 1:
+                (package,), name = corpora, label
+            if package in corpora:
+                corpora[package].file(name)  # which says what it has
+            known = ", ".join(corpora)
+            raise CorpusError(f"module: expected PACKAGE/MODULE of {known}, found {label!r}")
+        return self._keys[label]
 
     def only(self, keys: Iterable[ModuleKey]) -> Packages:
         """Some of the modules, in the order given.
@@ -230,6 +269,49 @@ class Packages:
 
 PackagesLike = Packages | Mapping[str, Corpus] | Corpus | Path | str | Sequence[Path | str]
 """Packages, or what becomes some: corpora by name, one corpus, and folders."""
+
+
+def join_corpora(folders: Sequence[Path]) -> Packages:
+    """Open corpora that are to become others, by their labels; only their manifests are read.
+
+    A corpus is the package that its ``corpus_info.json`` names. Of several corpora, one that names
+    none is called after its folder.
+
+    Raises:
+        CorpusError: there is none, a manifest cannot be used, two cannot share one, or a module is
+            there twice.
+    """
+    corpora: dict[ModuleKey, Corpus] = {}
+    for folder in folders:
+        found = read_manifest(folder)
+        corpus = Corpus(folder, found.modules, found.global_command_override, found.has_thinlto)
+        _check_alike(next(iter(corpora.values()), corpus), corpus)
+        package = corpus_info(folder).get("package")
+        if not isinstance(package, str) or "/" in package or name_problem(package):
+            package = folder.resolve().name if len(folders) > 1 else ""
+        for key in (ModuleKey(package, name) for name in corpus):
+            if key in corpora:
+                raise CorpusError(
+                    f"module {str(key)!r}: expected in one corpus, found in "
+                    f"{str(corpora[key].folder)!r} and {str(folder)!r}"
+                )
+            corpora[key] = corpus
+    if not corpora:
+        raise CorpusError("corpora: expected at least one folder, found none")
+    joined = Packages(corpora)
+    return joined.only(sorted(joined, key=joined.label))
+
+
+def _check_alike(corpus: Corpus, other: Corpus) -> None:
+    """Raise where two corpora cannot share one manifest."""
+    keys = {"has_thinlto": "has_thinlto", "global_command_override": "global_command"}
+    for key, name in keys.items():
+        expected, found = getattr(corpus, name), getattr(other, name)
+        if expected != found:
+            raise CorpusError(
+                f"corpus {str(other.folder)!r}: expected {key} as in {str(corpus.folder)!r} "
+                f"({json.dumps(expected)}), found {json.dumps(found)} in {MANIFEST_NAME}"
+            )
 
 
 def corpus_folders(folders: Sequence[Path | str], split: str | None = None) -> list[Path]:

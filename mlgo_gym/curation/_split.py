@@ -16,14 +16,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from corpus_tools.errors import OutputError
 from corpus_tools.manifest import MANIFEST_NAME, Manifest, write_json
 from corpus_tools.staging import INFO_NAME, check_output, staged_corpus
 from mlgo_gym.base import CorpusError
-from mlgo_gym.corpus import JoinedCorpora, check_not_final
+from mlgo_gym.corpus import ModuleKey, Packages, check_not_final, split_of
 from mlgo_gym.curation._facts import ModuleFacts, describe_modules
 from mlgo_gym.curation._similarity import NearDuplicate, joined, near_duplicates, overlap
 from mlgo_gym.curation._split_options import SplitOptions
@@ -39,6 +39,7 @@ class Group:
 
     units: tuple[str, ...]
     modules: tuple[str, ...]
+    packages: frozenset[str]
     bitcode_bytes: int
     recorded_sides: frozenset[str]
 
@@ -75,7 +76,7 @@ class Split:
 
 
 def split_corpora(
-    corpora: JoinedCorpora,
+    corpora: Packages,
     options: SplitOptions,
     *,
     jobs: Jobs = 1,
@@ -87,11 +88,11 @@ def split_corpora(
     Raises:
         CorpusError: a corpus is of the split ``final``, or there is nothing for a side.
     """
-    check_not_final(corpora.packages, "to split")
+    check_not_final(corpora, "to split")
     facts: dict[str, ModuleFacts] = {}
     failures: dict[str, str] = {}
-    with closing(describe_modules(corpora.packages, jobs=jobs, timeout_s=timeout_s)) as found:
-        for name, done in zip(corpora.keys, found, strict=True):
+    with closing(describe_modules(corpora, jobs=jobs, timeout_s=timeout_s)) as found:
+        for name, done in zip(corpora.names, found, strict=True):
             if done.error:
                 failures[name] = str(done.error)
             else:
@@ -101,13 +102,13 @@ def split_corpora(
 
 
 def _decide(
-    corpora: JoinedCorpora,
+    corpora: Packages,
     facts: Mapping[str, ModuleFacts],
     failures: Mapping[str, str],
     options: SplitOptions,
 ) -> Split:
     by_package = options.by == "package"
-    units = {name: corpora.keys[name].package if by_package else name for name in facts}
+    units = {name: _package(corpora.key(name)) if by_package else name for name in facts}
     pairs = near_duplicates(facts, units, options.similarity)
     groups = _groups(corpora, units, pairs)
     sides = _deal(groups, options)
@@ -125,24 +126,32 @@ def _decide(
 
 
 def _groups(
-    corpora: JoinedCorpora, units: Mapping[str, str], pairs: Iterable[NearDuplicate]
+    corpora: Packages, units: Mapping[str, str], pairs: Iterable[NearDuplicate]
 ) -> list[Group]:
     names_of: defaultdict[str, list[str]] = defaultdict(list)
     for name, unit in units.items():
         names_of[unit].append(name)
+    folders = dict.fromkeys(corpus.folder for corpus in corpora.corpora.values())
+    recorded = {folder: split_of(folder) for folder in folders}
     groups = []
     for members in joined(names_of, ((units[each.first], units[each.second]) for each in pairs)):
         names = tuple(sorted(name for unit in members for name in names_of[unit]))
-        keys = [corpora.keys[name] for name in names]
+        keys = [corpora.key(name) for name in names]
         groups.append(
             Group(
                 tuple(members),
                 names,
-                sum(map(corpora.packages.size_bytes, keys)),
-                frozenset(corpora.sides[key] for key in keys if key in corpora.sides),
+                frozenset(map(_package, keys)),
+                sum(map(corpora.size_bytes, keys)),
+                frozenset(_SIDES) & {recorded[corpora.corpora[key].folder] for key in keys},
             )
         )
     return groups
+
+
+def _package(key: ModuleKey) -> str:
+    """A module's package; where it has none, the first part of its name, or else ``.``."""
+    return key.package or (PurePosixPath(key.name).parts[0] if "/" in key.name else ".")
 
 
 def _deal(groups: Sequence[Group], options: SplitOptions) -> dict[str, tuple[Group, ...]]:
@@ -207,7 +216,7 @@ def check_split_output(output: Path, inputs: Sequence[Path]) -> None:
 
 
 def write_split(
-    corpora: JoinedCorpora, split: Split, options: SplitOptions, output: Path
+    corpora: Packages, split: Split, options: SplitOptions, output: Path
 ) -> dict[str, Path]:
     """Write both sides; files are hard links where the file system allows, otherwise copies."""
     folders = {side: output / side for side in _SIDES}
@@ -219,32 +228,33 @@ def write_split(
 
 
 def _write_side(
-    corpora: JoinedCorpora, split: Split, options: SplitOptions, side: str, folder: Path
+    corpora: Packages, split: Split, options: SplitOptions, side: str, folder: Path
 ) -> None:
     names = split.modules(side)
     for name in names:
-        key = corpora.keys[name]
+        key = corpora.key(name)
         for suffix in _SUFFIXES:
-            source = corpora.packages.corpora[key].folder / f"{key.name}{suffix}"
+            source = corpora.corpora[key].folder / f"{key.name}{suffix}"
             if source.is_file():
                 _link(source, folder / f"{name}{suffix}")
-    Manifest(names, corpora.has_thinlto, corpora.global_command).write(folder)
+    first = next(iter(corpora.corpora.values()))  # which are alike
+    Manifest(names, first.has_thinlto, first.global_command).write(folder)
     write_json(folder / INFO_NAME, _info(corpora, split, options, side))
 
 
-def _info(corpora: JoinedCorpora, split: Split, options: SplitOptions, side: str) -> dict[str, Any]:
+def _info(corpora: Packages, split: Split, options: SplitOptions, side: str) -> dict[str, Any]:
     return {
         "split": side,
         "split_options": asdict(options),
         "sources": {
             name: {
-                "corpus": corpora.packages.corpora[key].folder.resolve().name,
+                "corpus": corpora.corpora[key].folder.resolve().name,
                 "module": key.name,
-                "package": key.package,
+                "package": _package(key),
                 "sha256": split.hashes[name],
             }
             for name in split.modules(side)
-            for key in (corpora.keys[name],)
+            for key in (corpora.key(name),)
         },
     }
 

@@ -12,10 +12,10 @@ from ._episodes import LABELS as LABELS
 from ._episodes import Episode as Episode
 from ._episodes import Source as Source
 from ._episodes import episodes_of_report as episodes_of_report
-from ._imports import LogFile as LogFile
-from ._imports import TraceFile as TraceFile
-from ._imports import open_recording as open_recording
+from ._logs import LogFile as LogFile
+from ._logs import TraceFile as TraceFile
 from ._logs import export_log as export_log
+from ._logs import open_recording as open_recording
 from ._minari import MinariSet as MinariSet
 from ._minari import export_minari as export_minari
 from ._record import remaining as remaining

@@ -6,6 +6,10 @@ They are ``part-NUMBER.parquet``; where a URI names the folder, several may writ
 A part holds whole modules. Besides the dataset's header its metadata has, under `MODULES_KEY`, a
 JSON list of them, with those of no decision: ``package``, ``module``, ``module_sha256``,
 ``policy``, ``opt_level`` and ``decisions``.
+
+A writer's folder here is its own. One that a URI names is not locked, and others may write to it:
+an object is there whole or not at all, and one that is put again replaces itself. A writer that is
+killed leaves what it had put, and readers find whole parts alone.
 """
 
 from __future__ import annotations
@@ -13,13 +17,25 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, Protocol
 
-from mlgo_gym.base import DatasetError, local_folder, open_regular, parse_json, replacing
+from corpus_tools.reading import Shape, shaped
+from corpus_tools.scratch import scratch_folder
+from mlgo_gym.base import (
+    PARTIAL,
+    DatasetError,
+    RemoteFolder,
+    exclusive_folder,
+    local_folder,
+    open_regular,
+    parse_json,
+    replacing,
+)
 from mlgo_gym.datasets._arrow import arrow_schema, pa, pq, table_of
 from mlgo_gym.datasets._episodes import Episode, SourceKey
 from mlgo_gym.datasets._header import METADATA_KEY, DatasetHeader
@@ -42,9 +58,11 @@ MAX_GROUP_BYTES: Final = 1 << 28
 """The most that the columns of a row group may take that are read, decompressed."""
 
 _BUFFER_BYTES: Final = 1 << 16
-_SHOWN: Final = 80
 _NAME: Final = re.compile(r"part-(\d{5,9})(-[0-9a-f]{16})?\.parquet", re.ASCII)
-_TEXTS: Final = (*SourceKey._fields, "opt_level")
+_ENTRY: Final[dict[str, Shape]] = {
+    **dict.fromkeys((*SourceKey._fields, "opt_level"), str),
+    "decisions": int,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,23 +259,15 @@ def _type_of(schema: Any, name: str) -> str:
 
 def _modules(text: bytes, path: Path) -> tuple[ModuleEntry, ...]:
     try:
-        values = parse_json(text)
-        return tuple(_entry(value) for value in values)
-    except (ValueError, TypeError, KeyError) as error:
-        raise DatasetError(
-            str(path),
-            f"{MODULES_KEY.decode()}: expected a list of modules, found {text[:_SHOWN]!r}",
-        ) from error
-
-
-def _entry(value: Any) -> ModuleEntry:
-    texts = {name: value[name] for name in _TEXTS}
-    decisions = value["decisions"]
-    if not all(isinstance(text, str) for text in texts.values()) or type(decisions) is not int:
-        raise TypeError(value)
-    if decisions < 0:
-        raise ValueError(value)
-    return ModuleEntry(**texts, decisions=decisions)
+        values = shaped(parse_json(text), [_ENTRY])
+    except ValueError as error:
+        raise DatasetError(str(path), f"{MODULES_KEY.decode()}: {error}") from error
+    entries = tuple(ModuleEntry(**{name: each[name] for name in _ENTRY}) for each in values)
+    for each in entries:
+        if each.decisions < 0:
+            problem = f"expected decisions of at least 0, found {each.decisions}"
+            raise DatasetError(str(path), f"{MODULES_KEY.decode()}: {problem}")
+    return entries
 
 
 def merged(entries: Iterable[ModuleEntry]) -> tuple[ModuleEntry, ...]:
@@ -267,3 +277,73 @@ def merged(entries: Iterable[ModuleEntry]) -> tuple[ModuleEntry, ...]:
         name = each.key, each.opt_level
         totals[name] = totals.get(name, 0) + each.decisions
     return tuple(ModuleEntry(*key, level, count) for (key, level), count in totals.items())
+
+
+class PartFolder(Protocol):
+    """A folder of parts."""
+
+    def there(self) -> list[tuple[int, Path]]:
+        """Return the parts that are there, with their numbers, to be read."""
+
+    def new(self, number: int) -> contextlib.AbstractContextManager[Path]:
+        """Return the path for the part of a number; the part is there when the block ends well."""
+
+
+@contextlib.contextmanager
+def part_folder(place: Path | str) -> Iterator[PartFolder]:
+    """Return the folder of a writer's parts, for as long as it writes."""
+    with contextlib.ExitStack() as stack:
+        try:
+            if isinstance(place, str):
+                found: PartFolder = _SharedFolder(place, stack.enter_context(scratch_folder()))
+            else:
+                stack.enter_context(exclusive_folder(place))
+                found = _OwnFolder(place)
+        except BlockingIOError as error:
+            raise DatasetError(str(place), "another process is writing there") from error
+        except OSError as error:
+            raise cannot("written", place, error) from error
+        yield found
+
+
+class _OwnFolder:
+    """A folder that is locked."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        for stale in folder.glob(f".part-*{PARTIAL}"):  # an interrupted writer left it
+            stale.unlink()
+
+    def there(self) -> list[tuple[int, Path]]:
+        return part_paths(self._folder)
+
+    @contextlib.contextmanager
+    def new(self, number: int) -> Iterator[Path]:
+        yield self._folder / part_name(number)
+
+
+class _SharedFolder:
+    """A folder that a URI names."""
+
+    def __init__(self, uri: str, scratch: Path) -> None:
+        self._remote = RemoteFolder(uri, SUFFIX)
+        self._scratch = scratch
+        self._writer = secrets.token_hex(8)
+        self._is_new = not self._remote.list()
+
+    def there(self) -> list[tuple[int, Path]]:
+        try:
+            return [] if self._is_new else part_paths(local_folder(self._remote.uri, SUFFIX))
+        except OSError as error:
+            raise cannot("read", self._remote.uri, error) from error
+
+    @contextlib.contextmanager
+    def new(self, number: int) -> Iterator[Path]:
+        name = part_name(number, self._writer)
+        path = self._scratch / name
+        yield path
+        try:
+            self._remote.put(path, name)
+            path.unlink()
+        except OSError as error:
+            raise cannot("written", f"{self._remote.uri}/{name}", error) from error

@@ -11,8 +11,15 @@ from typing import Final
 from mlgo_gym.base import DatasetError, UsageError, place_of
 from mlgo_gym.datasets._episodes import Episode, Source, SourceKey
 from mlgo_gym.datasets._header import DatasetHeader
-from mlgo_gym.datasets._part_folder import PartFolder, part_folder
-from mlgo_gym.datasets._parts import MAX_TEXT_BYTES, ModuleEntry, merged, read_part, write_part
+from mlgo_gym.datasets._parts import (
+    MAX_TEXT_BYTES,
+    ModuleEntry,
+    PartFolder,
+    merged,
+    part_folder,
+    read_part,
+    write_part,
+)
 from mlgo_gym.problems import Layout, layout_differences
 
 _ENTRY_BYTES: Final = 128

@@ -151,7 +151,7 @@ class AllocationEnv(DecisionEnv):
             yield from self._turn_to_next_module(skipped)
         last = f"; the last: {skipped.popitem()[1]}" if skipped else ""
         raise CorpusError(
-            f"corpus {str(self.corpus.folder)!r}: expected a function that asks for a decision, "
+            f"corpus {self.corpus.folder!r}: expected a function that asks for a decision, "
             f"found none among {len(self.corpus)} modules{last}"
         )
 

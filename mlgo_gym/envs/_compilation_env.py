@@ -113,7 +113,7 @@ class CompilationEnv(DecisionEnv):
     ) -> Steps[Compilation]:
         if asked.module is not None:
             return (yield from self._start(asked.module))
-        names = list(self.corpus)
+        names = list(self.corpus.names)
         chances = self._chances
         while chances.any():
             place = self._drawn(chances)
@@ -125,7 +125,7 @@ class CompilationEnv(DecisionEnv):
                     self._unusable[name] = str(error)
             skipped[name] = self._unusable[name]
         raise CorpusError(
-            f"corpus {str(self.corpus.folder)!r}: expected a module that asks for a decision, "
+            f"corpus {self.corpus.folder!r}: expected a module that asks for a decision, "
             f"found none among {len(self.corpus)}; the last: {skipped.popitem()[1]}"
         )
 

@@ -20,11 +20,10 @@ from mlgo_gym.base import (
     UsageError,
     WorkloadError,
 )
-from mlgo_gym.corpus import Corpus, Module
+from mlgo_gym.corpus import Module, Packages
 from mlgo_gym.envs._drawn import RENDER_MODES, Picture, check_render_mode, rendered
 from mlgo_gym.envs._modules import (
     CorporaLike,
-    JoinedModules,
     Weights,
     modules_of,
     weights_of,
@@ -478,7 +477,7 @@ def _is_finite(value: object) -> bool:
 
 
 def _asked_for(
-    options: Mapping[str, Any], known: Sequence[str], corpus: Corpus | JoinedModules
+    options: Mapping[str, Any], known: Sequence[str], packages: Packages
 ) -> ResetRequest:
     """Read the options of ``reset``."""
     unknown = set(options) - set(known)
@@ -490,4 +489,4 @@ def _asked_for(
         raise OptionsError(f"reset options: expected a module or its name, found {module!r}")
     if not isinstance(function, str | None):
         raise OptionsError(f"reset options: expected a function's name, found {function!r}")
-    return ResetRequest(corpus[module] if isinstance(module, str) else module, function)
+    return ResetRequest(packages[module] if isinstance(module, str) else module, function)

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from mlgo_gym.base import InternalError, OptionsError, Users
-from mlgo_gym.corpus import Corpus
-from mlgo_gym.envs._modules import JoinedModules
+from mlgo_gym.corpus import Packages
 from mlgo_gym.llvm import CompilationResult
 from mlgo_gym.rollout import (
     Measure,
@@ -21,7 +20,7 @@ from mlgo_gym.rollout import (
 
 
 def rewarding(
-    reward: object, corpus: Corpus | JoinedModules, opt_level: str | None, timeout_s: float
+    reward: object, packages: Packages, opt_level: str | None, timeout_s: float
 ) -> tuple[Measure | None, bool]:
     """The measure of a ``reward``, and whether it was made here, to be closed by who asked.
 
@@ -34,9 +33,10 @@ def rewarding(
     if not isinstance(reward, str):
         expected = "a name or an instance of mlgo_gym.rollout.Measure"
         raise OptionsError(f"reward: expected {expected}, found {reward!r}")
-    if isinstance(corpus, JoinedModules):
-        return MeasureOfEach(reward, corpus, opt_level, timeout_s), True
-    return measure_named(reward, corpus, opt_level=opt_level, timeout_s=timeout_s), True
+    first, *others = packages.named.values()
+    if others:
+        return MeasureOfEach(reward, packages, opt_level, timeout_s), True
+    return measure_named(reward, first, opt_level=opt_level, timeout_s=timeout_s), True
 
 
 class MeasureOfEach(Measure):
@@ -47,7 +47,7 @@ class MeasureOfEach(Measure):
 
     Args:
         reward: its name.
-        modules: those of the corpora.
+        packages: the modules of the corpora.
         opt_level: clang's level to compile at; ``None`` takes each module's own.
         timeout_s: how long LLVM may take for one module, in seconds.
 
@@ -61,7 +61,7 @@ class MeasureOfEach(Measure):
     meaning: str = Mix.meaning
 
     def __init__(
-        self, reward: str, modules: JoinedModules, opt_level: str | None, timeout_s: float
+        self, reward: str, packages: Packages, opt_level: str | None, timeout_s: float
     ) -> None:
         kind, *others = measure_kinds(reward)
         if others:
@@ -69,8 +69,8 @@ class MeasureOfEach(Measure):
         else:
             self.unit, self.key = kind.unit, kind.key
             self.title, self.meaning = kind.title, kind.meaning
-        self._modules: Final = modules
-        self._rewards: Final = Rewards(reward, modules.packages, opt_level, timeout_s)
+        self._packages: Final = packages
+        self._rewards: Final = Rewards(reward, packages, opt_level, timeout_s)
         self._users = Users()
 
     def score(self, result: Result) -> float:
@@ -111,6 +111,6 @@ class MeasureOfEach(Measure):
         """
         if not isinstance(result, CompilationResult):
             raise InternalError(f"measure: expected the result of an object, found {result!r}")
-        key = self._modules.key(result.module)
+        key = self._packages.key(result.module)
         with of_module(result.module):
             return self._rewards.of(key).measure, replace(result, module=key.name)

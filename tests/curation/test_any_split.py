@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlgo_gym.corpus._corpus import Corpus
-from mlgo_gym.corpus._sources import JoinedCorpora, join_corpora
+from mlgo_gym.corpus._packages import Packages, join_corpora
 from mlgo_gym.curation._facts import ModuleFacts
 from mlgo_gym.curation._split import Split, _decide, write_split
 from mlgo_gym.curation._split_options import SplitOptions
@@ -131,7 +131,7 @@ def given_splits(draw: st.DrawFn) -> Given:
     return Given(folders, sources, options)
 
 
-def made(given: Given, parent: Path, order: Sequence[int]) -> JoinedCorpora:
+def made(given: Given, parent: Path, order: Sequence[int]) -> Packages:
     """The corpora on disk, joined in an order of the folders."""
     folders = []
     for number, folder in enumerate(given.folders):
@@ -146,7 +146,7 @@ def made(given: Given, parent: Path, order: Sequence[int]) -> JoinedCorpora:
     return join_corpora([folders[number] for number in order])
 
 
-def decided(given: Given, corpora: JoinedCorpora, *, backwards: bool = False) -> Split:
+def decided(given: Given, corpora: Packages, *, backwards: bool = False) -> Split:
     facts = {
         given.label(each): ModuleFacts(
             given.label(each),

@@ -12,7 +12,7 @@ import pytest
 from corpus_tools.errors import OutputError
 from corpus_tools.manifest import Manifest
 from mlgo_gym.corpus._corpus import Corpus
-from mlgo_gym.corpus._sources import join_corpora
+from mlgo_gym.corpus._packages import join_corpora
 from mlgo_gym.curation._facts import ModuleFacts
 from mlgo_gym.curation._similarity import joined, near_duplicates
 from mlgo_gym.curation._split import Split, check_split_output, split_corpora, write_split
@@ -160,14 +160,16 @@ def test_packages_inside_one_corpus(tmp_path: Path) -> None:
     named = {"p/x": "a", "p/y": "b", "q/x": "c", "r/s/x": "d", "top": "e"}
     data = {name: program(tag) for name, tag in named.items()}
     joined = join_corpora([make_corpus(tmp_path / "in", data)])
-    assert set(joined.packages.by_package) == {"p", "q", "r", "."}
-    assert set(joined.keys) == set(data)
+    assert set(joined.names) == set(data)
+    split = split_corpora(joined, SplitOptions())
+    packages = [each.packages for groups in split.sides.values() for each in groups]
+    assert frozenset().union(*packages) == {"p", "q", "r", "."}
 
 
 def test_a_recipe_names_its_package(tmp_path: Path) -> None:
     one = make_corpus(tmp_path / "x", {"m": program("a")}, info={"package": "lupa"})
     other = make_corpus(tmp_path / "y", {"m": program("b")}, info={"package": "../y"})
-    assert list(join_corpora([one, other]).keys) == ["lupa/m", "y/m"]
+    assert list(join_corpora([one, other]).names) == ["lupa/m", "y/m"]
 
 
 @pytest.mark.e2e
@@ -205,8 +207,8 @@ def test_what_is_written(tmp_path: Path) -> None:
         info = json.loads((folder / "corpus_info.json").read_text())
         assert (info["split"], info["split_options"]["seed"]) == (side, 3)
         for name in corpus:
-            source = joined.keys[name]
-            assert corpus[name].data == joined.packages[source].data
+            source = joined.key(name)
+            assert corpus[name].data == joined[source].data
             assert corpus[name].command == ("-cc1", "-O2")
             assert info["sources"][name] == {
                 "corpus": source.package,

@@ -177,7 +177,7 @@ def test_other_tools_read_it(tmp_path: Path) -> None:
 
 
 def test_tensorflow_is_not_needed() -> None:
-    code = "import sys, mlgo_gym.datasets._imports, mlgo_gym.datasets._record; print(*sys.modules)"
+    code = "import sys, mlgo_gym.datasets._logs, mlgo_gym.datasets._record; print(*sys.modules)"
     command = [sys.executable, "-W", "error", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "pyarrow" in done.stdout.split()

@@ -9,7 +9,7 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.datasets._header import DatasetHeader
-from mlgo_gym.datasets._imports import LogFile, TraceFile, open_recording
+from mlgo_gym.datasets._logs import LogFile, TraceFile, open_recording
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import DatasetError, TraceError
 from mlgo_gym.llvm._compiler import Compiler

@@ -16,8 +16,7 @@ from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.datasets import _logs
 from mlgo_gym.datasets._dataset import Dataset
-from mlgo_gym.datasets._imports import open_recording
-from mlgo_gym.datasets._logs import LogEpisodes, export_log
+from mlgo_gym.datasets._logs import LogEpisodes, export_log, open_recording
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import DatasetError, TrainingLogError
 from mlgo_gym.problems._inlining_for_size import InliningForSize

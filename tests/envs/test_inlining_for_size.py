@@ -83,7 +83,7 @@ def test_modules_are_drawn_by_the_seed(env: CompilationEnv) -> None:
         return names + [env.reset()[1]["module"] for _ in range(7)]
 
     assert drawn(3) == drawn(3)
-    assert set(drawn(3)) == set(env.corpus)
+    assert set(drawn(3)) == set(env.corpus.names)
 
 
 def test_any_module_may_be_given(env: CompilationEnv, sample: Corpus) -> None:
@@ -335,7 +335,7 @@ def test_bad_reset_options(
 ) -> None:
     with pytest.raises(error) as caught:
         env.reset(options=options)
-    assert str(caught.value) == message.replace("{folder}", str(env.corpus.folder))
+    assert str(caught.value) == message.replace("{folder}", env.corpus.folder)
 
 
 @pytest.mark.parametrize(

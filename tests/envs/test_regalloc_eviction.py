@@ -77,7 +77,7 @@ def test_reset_goes_on_to_the_next_function(env: AllocationEnv) -> None:
     rounds = [names[start : start + 3] for start in range(0, 12, 3)]
     assert {tuple(sorted(each)) for each in rounds} == {tuple(sorted(rounds[0]))}
     assert len({tuple(each) for each in rounds}) == 2  # modules come in either order
-    assert {module for module, _ in names} == set(env.corpus)
+    assert {module for module, _ in names} == set(env.corpus.names)
     again = [env.reset(seed=1)[1]] + [env.reset()[1] for _ in range(11)]
     assert [(info["module"], info["function"]) for info in again] == names
 
@@ -246,7 +246,7 @@ def test_bad_reset_options(
 ) -> None:
     with pytest.raises(error) as caught:
         env.reset(options=options)
-    assert str(caught.value).startswith(message.replace("{folder}", str(env.corpus.folder)))
+    assert str(caught.value).startswith(message.replace("{folder}", env.corpus.folder))
 
 
 @pytest.mark.parametrize(

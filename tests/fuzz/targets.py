@@ -44,11 +44,10 @@ from mlgo_gym.cc._module_sources import Sources
 from mlgo_gym.cc._project import open_project
 from mlgo_gym.corpus import SAMPLE_CORPUS
 from mlgo_gym.corpus._corpus import Corpus, Module
-from mlgo_gym.corpus._packages import Packages
-from mlgo_gym.corpus._sources import join_corpora
+from mlgo_gym.corpus._packages import Packages, join_corpora
 from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.datasets._header import DatasetHeader
-from mlgo_gym.datasets._imports import open_recording
+from mlgo_gym.datasets._logs import open_recording
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import (
     CompilationError,

@@ -79,6 +79,7 @@ _READERS: Final = "the functions by which others read"
 ELSEWHERE: Final = {
     "corpus_tools/allowed/driver.py": _SHIPPED,
     "corpus_tools/allowed/llvm.py": _SHIPPED,
+    "corpus_tools/extraction/as_llvm.py": "'compilation database' and 'aquery'",
     "corpus_tools/extraction/recompile.py": _OWN,
     "corpus_tools/guardian.py": "what the system says of processes, and numbers from its parent",
     "corpus_tools/make.py": _BYTES,

@@ -12,7 +12,6 @@ from mlgo_gym.cli.show._output import Output
 from mlgo_gym.curation import UNITS, SplitOptions
 
 if TYPE_CHECKING:
-    from mlgo_gym.corpus import JoinedCorpora
     from mlgo_gym.curation import Group, Split
 
 DESCRIPTION = (
@@ -52,7 +51,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     check_split_output(options.output, folders)
     corpora = join_corpora(folders)
     with output.progress() as progress:
-        task = progress.add_task("reading", total=len(corpora.keys))
+        task = progress.add_task("reading", total=len(corpora))
         split = split_corpora(
             corpora,
             chosen,
@@ -60,17 +59,16 @@ def run(options: argparse.Namespace, output: Output) -> int:
             progress=lambda: progress.advance(task),
         )
     written = write_split(corpora, split, chosen, options.output)
-    sides = {side: _side(corpora, split, side) for side in written}
+    sides = {side: _side(split, side) for side in written}
     output.print(_grid(sides), *_sentences(split))
     output.json(_as_json(split, sides))
     return output.warn_of(f"{name}: {why}" for name, why in split.failures.items())
 
 
-def _side(corpora: JoinedCorpora, split: Split, side: str) -> dict[str, Any]:
-    names = split.modules(side)
+def _side(split: Split, side: str) -> dict[str, Any]:
     return {
-        "modules": list(names),
-        "packages": sorted({corpora.keys[name].package for name in names}),
+        "modules": list(split.modules(side)),
+        "packages": sorted({name for group in split.sides[side] for name in group.packages}),
         "bitcode_bytes": sum(group.bitcode_bytes for group in split.sides[side]),
     }
 
