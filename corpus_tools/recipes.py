@@ -27,7 +27,7 @@ from corpus_tools.reading import read_regular
 from corpus_tools.tables import (
     TEXT,
     Field,
-    check_keys,
+    check_table,
     check_values,
     is_count,
     is_names,
@@ -71,24 +71,16 @@ FIELDS: Mapping[str, Field] = {
     "language": TEXT,
     "license": TEXT,
     "globs": Field(f"{_GLOBS}, not empty", lambda value: is_names(value) and bool(value)),
-    "exclude": Field(_GLOBS, is_names, required=False),
-    "flags": Field("a list of strings", is_strings, required=False),
-    "file_flags": Field("a table from pattern to list of strings", _is_flag_table, required=False),
-    "needs_python_headers": Field(
-        "true or false", lambda value: isinstance(value, bool), required=False
-    ),
-    "archives": Field(
-        "a list of names relative to the sdist, without '..'", is_names, required=False
-    ),
+    "exclude": Field(_GLOBS, is_names),
+    "flags": Field("a list of strings", is_strings),
+    "file_flags": Field("a table from pattern to list of strings", _is_flag_table),
+    "needs_python_headers": Field("true or false", lambda value: isinstance(value, bool)),
+    "archives": Field("a list of names relative to the sdist, without '..'", is_names),
     "generated_files": Field(
-        "a table from name, relative to the sdist and without '..', to text",
-        _is_file_table,
-        required=False,
+        "a table from name, relative to the sdist and without '..', to text", _is_file_table
     ),
     "modules": Field(
-        "a whole number of at least 1",
-        lambda value: value is None or is_count(value),
-        required=False,
+        "a whole number of at least 1", lambda value: value is None or is_count(value)
     ),
 }
 
@@ -206,8 +198,7 @@ def _shipped() -> Traversable:
 
 def _parse(data: bytes, where: str) -> Recipe:
     table = read_table(data, where, RecipeError)
-    check_keys(table, FIELDS, where, RecipeError)
-    check_values(table, FIELDS, where, RecipeError)
+    check_table(table, FIELDS, Recipe, where, RecipeError)
     return Recipe(**{key: _frozen(value) for key, value in table.items()})
 
 

@@ -303,7 +303,8 @@ def _program_filter(
     yield from _answered(column, [_CLONE3], _REFUSE | errno.ENOSYS)
     other = _END if "processes" in fatal else _REFUSE | errno.EPERM
     if copies:
-        yield from _allowed(column, *_COPY)
+        numbers, argument = _COPY
+        yield from _checked(column, numbers, (_EQUAL, argument), _ALLOW)
     yield from _checked(column, _CLONE, (_ANY_BIT, _CLONE_THREAD), _ALLOW, other)
     # C libraries ask this machine's own services, if there are any.
     other = _END if "network" in fatal else _REFUSE | errno.EPERM
@@ -338,24 +339,19 @@ def _answered(column: int, calls: Iterable[tuple[int, int]], answer: int) -> Ite
             yield _instruction(_RETURN, answer)
 
 
-def _allowed(column: int, numbers: tuple[int, int], argument: int) -> Iterator[bytes]:
-    """Allow a call where the first argument is exactly this; go on where it is not."""
-    yield _instruction(_EQUAL, numbers[column], 0, 4)
-    yield _instruction(_LOAD, 16 if sys.byteorder == "little" else 20)
-    yield _instruction(_EQUAL, argument, 0, 1)
-    yield _instruction(_RETURN, _ALLOW)
-    yield _instruction(_LOAD, 0)
-
-
 def _checked(
-    column: int, numbers: tuple[int, int], test: tuple[int, int], answer: int, other: int
+    column: int,
+    numbers: tuple[int, int],
+    test: tuple[int, int],
+    answer: int,
+    other: int | None = None,
 ) -> Iterator[bytes]:
-    """One answer where the first argument is as it must be, and another where it is not."""
+    """One answer where the first argument is as it must be, and another, or none, where not."""
     yield _instruction(_EQUAL, numbers[column], 0, 4)
     yield _instruction(_LOAD, 16 if sys.byteorder == "little" else 20)
     yield _instruction(*test, 0, 1)
     yield _instruction(_RETURN, answer)
-    yield _instruction(_RETURN, other)
+    yield _instruction(_LOAD, 0) if other is None else _instruction(_RETURN, other)
 
 
 def _ending() -> Iterator[bytes]:

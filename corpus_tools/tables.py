@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
 from typing import Any, Final, NamedTuple, cast
 
 from corpus_tools.manifest import name_problem
@@ -29,12 +30,10 @@ class Field(NamedTuple):
     Attributes:
         expected: in words, for the error.
         accepts: whether a value will do.
-        required: whether the key must be there.
     """
 
     expected: str
     accepts: Callable[[object], bool]
-    required: bool = True
 
 
 def matches(pattern: str) -> Callable[[object], bool]:
@@ -78,16 +77,21 @@ def read_table(data: bytes, where: str, fail: Fail) -> dict[str, Any]:
         raise fail(f"{where}: expected TOML, found {error}") from error
 
 
-def check_keys(
-    table: Mapping[str, object], known: Mapping[str, Field], where: str, fail: Fail
+def check_table(
+    table: Mapping[str, object], known: Mapping[str, Field], kind: type, where: str, fail: Fail
 ) -> None:
-    """See that all keys are known, and those are there that must be."""
+    """See that all keys are known and all values what they must be, for a dataclass.
+
+    Those keys must be there for which it has no default.
+    """
+    needed = {each.name for each in fields(kind) if each.default is MISSING}
     for key in table:
         if key not in known:
             raise _malformed(where, key, f"one of {', '.join(known)}", "an unknown key", fail)
     for key, field in known.items():
-        if field.required and key not in table:
+        if key in needed and key not in table:
             raise _malformed(where, key, field.expected, "no such key", fail)
+    check_values(table, known, where, fail)
 
 
 def check_values(

@@ -32,8 +32,7 @@ from corpus_tools.staging import WORKLOADS, digests_of
 from corpus_tools.tables import (
     TEXT,
     Field,
-    check_keys,
-    check_values,
+    check_table,
     is_count,
     is_names,
     is_strings,
@@ -94,46 +93,38 @@ FIELDS: Final[Mapping[str, Field]] = {
     "modules": Field(
         f"{_PATTERNS}, not empty",
         lambda value: _are_patterns(value) and bool(value),
-        required=False,
     ),
-    "exclude": Field(_PATTERNS, _are_patterns, required=False),
+    "exclude": Field(_PATTERNS, _are_patterns),
     "sources": Field(
         f"{_NAMES}, of C, C++ or bitcode, each called otherwise",
         lambda value: is_names(value) and _are_sources(value),  # type: ignore[arg-type]
-        required=False,
     ),
     "flags": Field(
         "a list of -DNAME[=VALUE], -UNAME, -std=NAME and -IFOLDER, without '..'",
         lambda value: is_strings(value) and all(map(_is_flag, value)),  # type: ignore[call-overload]
-        required=False,
     ),
     "libraries": Field(
         "a list of libraries' names, as -l takes them",
         lambda value: is_strings(value) and all(map(_LIBRARY, value)),  # type: ignore[call-overload]
-        required=False,
     ),
     "arguments": Field(
         f"a list of strings without NUL, of at most {_MOST_CHARACTERS} characters in all",
         lambda value: is_strings(value) and _are_arguments(value),  # type: ignore[arg-type]
-        required=False,
     ),
-    "files": Field(_NAMES, is_names, required=False),
-    "stdin": Field("a name in its folder", lambda value: is_names([value]), required=False),
+    "files": Field(_NAMES, is_names),
+    "stdin": Field("a name in its folder", lambda value: is_names([value])),
     "stdout_sha256": Field("64 lower-case hexadecimal digits", matches(r"[0-9a-f]{64}")),
     "exit_status": Field(
         "a whole number from 0 to 255",
         lambda value: type(value) is int and 0 <= value < 256,
-        required=False,
     ),
     "timeout_s": Field(
         f"a whole number of seconds from 1 to {_MOST_S}",
         lambda value: is_count(value) and value <= _MOST_S,  # type: ignore[operator]
-        required=False,
     ),
     "memory_mib": Field(
         f"a whole number of MiB from 1 to {_MOST_MIB}",
         lambda value: is_count(value) and value <= _MOST_MIB,  # type: ignore[operator]
-        required=False,
     ),
 }
 
@@ -295,8 +286,7 @@ def _workload(name: str, common: dict[str, Any], own: Any, folder: Path, where: 
     if not isinstance(own, dict):
         raise WorkloadError(f"{place}: expected a table, found {own!r}")
     table = common | own
-    check_keys(table, FIELDS, place, WorkloadError)
-    check_values(table, FIELDS, place, WorkloadError)
+    check_table(table, FIELDS, Workload, place, WorkloadError)
     frozen: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
     }
