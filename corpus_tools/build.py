@@ -108,16 +108,9 @@ def build_corpus(
     with scratch_folder() as temporary:
         sdist = fetch_sdist(recipe, cache_dir or temporary / "cache")
         root = unpack_sources(recipe, sdist, temporary)
-        flags = (*recipe.flags, *python_header_flags(recipe))
-        workloads = build_workloads(recipe, root, clang, flags)
-        compilation = Compilation(
-            clang=clang,
-            root=root,
-            flags=flags,
-            file_flags=recipe.file_flags,
-            opt_level=opt_level,
-            jobs=jobs if isinstance(jobs, int) else 1,
-        )
+        local = jobs if isinstance(jobs, int) else 1
+        compilation = compilation_of(recipe, clang, root, opt_level, local)
+        workloads = build_workloads(recipe, root, clang, compilation.flags)
         return build_from_sources(
             compilation,
             expand_globs(recipe, root),
@@ -159,7 +152,7 @@ def build_from_sources(
     sources = sorted(set(sources))
     start = time.monotonic()
     with staged_corpus(output) as staged:
-        failures = compile_all(compilation, sources, staged, progress=progress)
+        failures = compile_all(compilation, sources, staged, progress)
         modules = _kept(sources, failures, keep_going=keep_going)
         built_by = compiler_info(compilation.clang, compilation.opt_level)
         left_out = {"left_out": [each.source for each in failures]} if failures else {}
@@ -167,6 +160,24 @@ def build_from_sources(
         write_json(staged / INFO_NAME, {**(info or {}), **built_by, **left_out, **more})
         Manifest(modules).write(staged)
     return BuildReport(output, modules, failures, time.monotonic() - start)
+
+
+def compilation_of(
+    recipe: Recipe, clang: Clang, root: Path, opt_level: str, jobs: int = 1
+) -> Compilation:
+    """How a recipe's sources are compiled, which are unpacked in ``root``.
+
+    Raises:
+        ToolchainError: it needs Python's headers, and there are none.
+    """
+    return Compilation(
+        clang=clang,
+        root=root,
+        flags=(*recipe.flags, *python_header_flags(recipe)),
+        file_flags=recipe.file_flags,
+        opt_level=opt_level,
+        jobs=jobs,
+    )
 
 
 def expand_globs(recipe: Recipe, root: Path) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from corpus_tools.clang import OPT_LEVELS, Clang, SourceFile
 from corpus_tools.errors import BuildOptionError, CompileError, CompileFailure, RecipeError
@@ -15,24 +14,6 @@ from corpus_tools.recipes import Recipe, flags_for
 
 Progress = Callable[[int, int, str], None]
 """Called after each source with: sources done, sources in all, the source just done."""
-
-
-class CompileSources(Protocol):
-    """A way to compile sources, as `compile_sources` does; another may do it elsewhere."""
-
-    def __call__(
-        self,
-        compilation: Compilation,
-        sources: Sequence[str],
-        output: Path,
-        *,
-        progress: Progress | None = None,
-    ) -> tuple[CompileFailure, ...]:
-        """Compile sources into a folder; why those failed that did, sorted by name."""
-
-
-Jobs = int | Callable[[Recipe, Path], CompileSources]
-"""How many clangs run here at a time, or who compiles a recipe's sources, given its sdist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +61,15 @@ class Compilation:
         (output / f"{source}.cmd").write_bytes(encode_command(command))
 
 
+CompileSources = Callable[
+    [Compilation, Sequence[str], Path, Progress | None], tuple[CompileFailure, ...]
+]
+"""A way to compile sources, as `compile_sources` does; another may do it elsewhere."""
+
+Jobs = int | Callable[[Recipe, Path], CompileSources]
+"""How many clangs run here at a time, or who compiles a recipe's sources, given its sdist."""
+
+
 def check_options(opt_level: str, jobs: Jobs) -> None:
     """See that a build's options are in range.
 
@@ -111,7 +101,6 @@ def compile_sources(
     compilation: Compilation,
     sources: Sequence[str],
     output: Path,
-    *,
     progress: Progress | None = None,
 ) -> tuple[CompileFailure, ...]:
     """Compile sources into ``NAME.bc`` and ``NAME.cmd``, NAME being the source's name.

@@ -12,7 +12,7 @@ as not honoured. ``docs/reference/commands.md`` shows the table, and
 clang's.
 
 A real clang that compiles a module again is given the rows that are pure, and no other
-(`corpus_tools.allowed.cc1`).
+(`corpus_tools.replay`).
 """
 
 from __future__ import annotations

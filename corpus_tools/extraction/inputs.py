@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import os.path
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -190,9 +191,27 @@ def expand_response_files(
     Raises:
         BuildListError: a file cannot be read, has an open quote, or the files name each other.
     """
+    own, shared = Budget(arguments=_MOST_ARGUMENTS), budget or response_budget()
+
+    def expanded(arguments: list[str], above: tuple[Path, ...]) -> Iterator[str]:
+        for argument in arguments:
+            path = directory / argument[1:]
+            if not (argument.startswith("@") and len(argument) > 1 and os.path.lexists(path)):
+                yield argument
+                continue
+            if path in above or len(above) == _DEEPEST_RESPONSE_FILE:
+                raise BuildListError(path, "expected response files that end, found one in itself")
+            if problem := shared.problem(arguments=0, characters=0):  # before it is read
+                raise BuildListError(path, problem)
+            inner = read_arguments(path, directory, is_line_based=is_line_based)
+            count, length = len(inner), sum(map(len, inner))
+            problem = own.problem(arguments=count)
+            if problem := problem or shared.problem(arguments=count, characters=length):
+                raise BuildListError(path, problem)
+            yield from expanded(inner, (*above, path))
+
     try:
-        budget = budget or response_budget()
-        return _Expansion(directory, budget, is_line_based=is_line_based).of(arguments, ())
+        return list(expanded(arguments, ()))
     except BuildListError as error:
         if source is None or error.subject == source:
             raise
@@ -234,34 +253,3 @@ def read_arguments(path: Path, directory: Path, *, is_line_based: bool = False) 
 
 def _line_arguments(line: str, directory: Path) -> list[str]:
     return [line] if " " in line and is_file(directory / line) else split_words(line)
-
-
-class _Expansion:
-    """The replacing of response files, with a bound on what comes of it."""
-
-    def __init__(self, directory: Path, shared: Budget, *, is_line_based: bool) -> None:
-        self._directory = directory
-        self._is_line_based = is_line_based
-        self._budget = Budget(arguments=_MOST_ARGUMENTS)
-        self._shared = shared
-
-    def of(self, arguments: list[str], above: tuple[Path, ...]) -> list[str]:
-        expanded = []
-        for argument in arguments:
-            path = self._directory / argument[1:]
-            if not (argument.startswith("@") and len(argument) > 1 and os.path.lexists(path)):
-                expanded.append(argument)
-                continue
-            if path in above or len(above) == _DEEPEST_RESPONSE_FILE:
-                raise BuildListError(path, "expected response files that end, found one in itself")
-            if problem := self._shared.problem(arguments=0, characters=0):  # before it is read
-                raise BuildListError(path, problem)
-            inner = read_arguments(path, self._directory, is_line_based=self._is_line_based)
-            count, length = len(inner), sum(map(len, inner))
-            if problem := (
-                self._budget.problem(arguments=count)
-                or self._shared.problem(arguments=count, characters=length)
-            ):
-                raise BuildListError(path, problem)
-            expanded += self.of(inner, (*above, path))
-        return expanded

@@ -13,11 +13,11 @@ from ._packages import PackagesLike as PackagesLike
 # isort: split
 # For other packages of this project; not documented, and may change.
 
-from ._comdat import comdat_groups as comdat_groups
 from ._corpus import OTHER_LANGUAGE as OTHER_LANGUAGE
 from ._corpus import ModuleFile as ModuleFile
 from ._corpus import language_of as language_of
 from ._corpus import read_files as read_files
+from ._functions import comdat_groups as comdat_groups
 from ._functions import function_symbols as function_symbols
 from ._functions import read_elf as read_elf
 from ._packages import SPLITS as SPLITS

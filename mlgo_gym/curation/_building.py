@@ -12,11 +12,10 @@ import socket
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Final
 
-from corpus_tools.build import python_header_flags
+from corpus_tools.build import compilation_of, python_header_flags
 from corpus_tools.clang import Clang, SourceFile, find_clang
 from corpus_tools.compilation import (
     Compilation,
@@ -33,6 +32,7 @@ from mlgo_gym.base import EnvironmentSetupError, read_bounded
 from mlgo_gym.llvm import Jobs, each, workers
 
 _MAX_BYTES: Final = 1 << 30
+_SUFFIXES: Final = (".bc", ".cmd")
 _PROBE: Final = "probe.cpp"
 _HEADERS: Final = (
     *("stdlib.h", "stdio.h", "string.h", "math.h", "pthread.h", "unistd.h", "immintrin.h"),
@@ -59,44 +59,36 @@ class Builders(AbstractContextManager["Builders"]):
             EnvironmentSetupError: when it is called, where a worker has another clang, other
                 headers, or no room for the sources.
         """
-        return partial(self._compile_sources, recipe, sdist)
 
-    def _compile_sources(
-        self,
-        recipe: Recipe,
-        sdist: Path,
-        compilation: Compilation,
-        sources: Sequence[str],
-        output: Path,
-        *,
-        progress: Progress | None = None,
-    ) -> tuple[CompileFailure, ...]:
-        for source in sources:
-            check_source_name(source)
-        headers = _headers_digest(recipe, compilation.clang)
-        data = read_bounded(sdist, _MAX_BYTES)
-        work = _CompileSource(recipe, data, compilation.clang, headers, compilation.opt_level)
-        order = largest_first(sources, compilation.root)
-        failures = []
-        for count, done in enumerate(each(order, work, self._workers), 1):
-            if isinstance(done.value, str):
-                failures.append(CompileFailure(done.item, done.value))
-            else:
-                _write(output, done.item, done.value)
-            if progress is not None:
-                progress(count, len(order), done.item)
-        return tuple(sorted(failures, key=lambda each: each.source))
+        def compile_sources(
+            compilation: Compilation,
+            sources: Sequence[str],
+            output: Path,
+            progress: Progress | None,
+        ) -> tuple[CompileFailure, ...]:
+            for source in sources:
+                check_source_name(source)
+            headers = _headers_digest(recipe, compilation.clang)
+            data = read_bounded(sdist, _MAX_BYTES)
+            work = _CompileSource(recipe, data, compilation.clang, headers, compilation.opt_level)
+            order = largest_first(sources, compilation.root)
+            failures = []
+            for count, done in enumerate(each(order, work, self._workers), 1):
+                if isinstance(done.value, str):
+                    failures.append(CompileFailure(done.item, done.value))
+                else:
+                    for suffix, content in zip(_SUFFIXES, done.value, strict=True):
+                        path = output / f"{done.item}{suffix}"
+                        path.parent.mkdir(parents=True, exist_ok=True)
+                        path.write_bytes(content)
+                if progress is not None:
+                    progress(count, len(order), done.item)
+            return tuple(sorted(failures, key=lambda each: each.source))
+
+        return compile_sources
 
     def __exit__(self, *_: object) -> None:
         self._workers.close()
-
-
-@dataclass(frozen=True, slots=True)
-class _Compiled:
-    """A source's bitcode and its command, as a corpus has them."""
-
-    bitcode: bytes
-    command: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +101,8 @@ class _CompileSource:
     headers: str
     opt_level: str
 
-    def __call__(self, unpacked: _Unpacked, source: str) -> _Compiled | str:
-        """Return the compiled source, or the reason why there is none.
+    def __call__(self, unpacked: _Unpacked, source: str) -> tuple[bytes, ...] | str:
+        """Return a source's bitcode and command, or the reason why there are none.
 
         Raises:
             EnvironmentSetupError: this machine is not as the one that asks.
@@ -121,8 +113,8 @@ class _CompileSource:
                 compilation.compile_source(source, folder)
             except CompileError as error:
                 return str(error)
-            files = (folder / f"{source}{suffix}" for suffix in (".bc", ".cmd"))
-            return _Compiled(*(read_bounded(each, _MAX_BYTES) for each in files))
+            files = (folder / f"{source}{suffix}" for suffix in _SUFFIXES)
+            return tuple(read_bounded(each, _MAX_BYTES) for each in files)
 
 
 class _Unpacked:
@@ -163,13 +155,7 @@ class _Unpacked:
         sdist = folder / work.recipe.sdist
         sdist.write_bytes(work.sdist)
         root = unpack_sources(work.recipe, sdist, folder)
-        return Compilation(
-            clang=clang,
-            root=root,
-            flags=(*work.recipe.flags, *python_header_flags(work.recipe)),
-            file_flags=work.recipe.file_flags,
-            opt_level=work.opt_level,
-        )
+        return compilation_of(work.recipe, clang, root, work.opt_level)
 
 
 def _clang_like(wanted: Clang) -> Clang:
@@ -196,10 +182,3 @@ def _headers_digest(recipe: Recipe, clang: Clang) -> str:
         output = folder / "probe.ii"
         SourceFile(clang, _PROBE, folder, flags).compile(output)
         return hashlib.sha256(read_bounded(output, _MAX_BYTES)).hexdigest()[:12]
-
-
-def _write(output: Path, source: str, compiled: _Compiled) -> None:
-    bitcode = output / f"{source}.bc"
-    bitcode.parent.mkdir(parents=True, exist_ok=True)
-    bitcode.write_bytes(compiled.bitcode)
-    (output / f"{source}.cmd").write_bytes(compiled.command)

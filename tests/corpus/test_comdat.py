@@ -8,9 +8,8 @@ from typing import Any
 import lief
 import pytest
 
-from mlgo_gym.corpus._comdat import comdat_groups
 from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.corpus._functions import function_sizes
+from mlgo_gym.corpus._functions import comdat_groups, function_sizes
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm.command._options import CompileOptions
 

@@ -10,11 +10,10 @@ import lief
 import pytest
 
 from corpus_tools import Clang
-from corpus_tools.allowed.cc1 import replay_command
 from corpus_tools.code import code_sections, difference
 from corpus_tools.errors import CompileError, LayoutError
 from corpus_tools.object_file import ObjectFile
-from corpus_tools.replay import replay
+from corpus_tools.replay import replay, replay_command
 from tests.conftest import one_in, require
 from tests.corpus_tools.conftest import Traced
 

@@ -14,8 +14,14 @@ from corpus_tools.manifest import Manifest
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._packages import join_corpora
 from mlgo_gym.curation._facts import ModuleFacts
-from mlgo_gym.curation._similarity import joined, near_duplicates
-from mlgo_gym.curation._split import Split, check_split_output, split_corpora, write_split
+from mlgo_gym.curation._split import (
+    Split,
+    check_split_output,
+    joined,
+    near_duplicates,
+    split_corpora,
+    write_split,
+)
 from mlgo_gym.curation._split_options import SplitOptions
 from mlgo_gym.errors import CorpusError, OptionsError
 from mlgo_gym.llvm.text._fingerprint import Body

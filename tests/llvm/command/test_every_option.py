@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from corpus_tools.allowed.cc1 import replay_command
 from corpus_tools.allowed.llvm import PATTERNS
+from corpus_tools.replay import replay_command
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import OptionsError, TraceError
 from mlgo_gym.llvm._compilation import plain_options
