@@ -39,6 +39,9 @@ REWARD: Final = TensorSpec("reward", "float", (1,))
 
 _UNKNOWN: Final = "unknown"
 _SHAPE: Final[Shape] = {
+    "problem": str,
+    **dict.fromkeys(("features", "extras"), list),
+    "advice": dict,
     **dict.fromkeys(("llvm_version?", "llvmlite_version?", "opt_level?"), (str, type(None))),
     "problem_settings?": (dict, type(None)),
     "order?": (list, type(None)),
@@ -133,29 +136,26 @@ class DatasetHeader:
     def from_json(cls, text: bytes, source: str) -> Self:
         """Read a header."""
         try:
-            value = parse_json(text)
-        except ValueError as error:
-            raise DatasetError(source, f"header: expected JSON: {error}") from error
-        if not isinstance(value, dict) or value.get("format") != FORMAT:
-            found = value.get("format") if isinstance(value, dict) else value
-            raise DatasetError(source, f"format: expected {FORMAT}, found {found!r}")
-        try:
-            shaped(value, _SHAPE)
-        except ValueError as error:
+            return cls._read(parse_json(text))
+        except TrainingLogError as error:
             raise DatasetError(source, str(error)) from error
-        layout = _layout(value, source)
-        try:
-            score = value.get("score")
-            return cls(
-                layout,
-                value.get("problem_settings"),
-                value.get("llvm_version"),
-                value.get("opt_level"),
-                score=None if score is None else TensorSpec.from_value(score),
-                llvmlite_version=value.get("llvmlite_version"),
-            )
-        except SpecError as error:
+        except (ValueError, SpecError) as error:
             raise DatasetError(source, f"header: {error}") from error
+
+    @classmethod
+    def _read(cls, value: Any) -> Self:
+        if (found := shaped(value, {"format": int})["format"]) != FORMAT:
+            raise SpecError(f"format: expected {FORMAT}, found {found}")
+        shaped(value, _SHAPE)
+        score = value.get("score")
+        return cls(
+            _layout(value),
+            value.get("problem_settings"),
+            value.get("llvm_version"),
+            value.get("opt_level"),
+            score=None if score is None else TensorSpec.from_value(score),
+            llvmlite_version=value.get("llvmlite_version"),
+        )
 
     def _decisive(self) -> dict[str, Any]:
         versions = {"llvm_version": self.llvm_version or _UNKNOWN}
@@ -170,46 +170,26 @@ class DatasetHeader:
         return versions | decisive | level
 
 
-def _layout(value: Mapping[str, Any], source: str) -> Layout:
+def _layout(value: Mapping[str, Any]) -> Layout:
     """The layout of what the LLVM has sent whose decisions these are."""
-    known: dict[object, type[Problem]] = {kind.name: kind for kind in problems().values()}
-    name = value.get("problem")
-    problem = known.get(name) if isinstance(name, str) else None
-    if problem is None:
-        names = ", ".join(map(str, known))
-        raise DatasetError(source, f"problem: expected one of {names}, found {name!r}")
-    features, extras, advice = (
-        _specs(part, value.get(part), source) for part in ("features", "extras", "advice")
-    )
-    if len(advice) != 1:
-        raise DatasetError(source, f"advice: expected one tensor, found {len(advice)}")
-    layout = problem().layout
-    own = {spec.name for spec in layout.specs}
-    try:
-        header = Header(_ordered(features + extras, value, source), advice=advice[0])
-    except TrainingLogError as error:
-        raise DatasetError(source, str(error)) from error
-    if differences := layout.differences(header):
-        raise DatasetError(source, f"header: {'; '.join(differences)}")
-    observed = [spec.name for spec in features if spec.name not in own]
-    return layout.as_sent(header, observed, problem.optional_names())
-
-
-def _specs(part: str, value: object, source: str) -> tuple[TensorSpec, ...]:
-    try:
-        return feature_specs(value if isinstance(value, list) else [value])
-    except SpecError as error:
-        raise DatasetError(source, f"{part}: {error}") from error
-
-
-def _ordered(
-    specs: tuple[TensorSpec, ...], value: Mapping[str, Any], source: str
-) -> tuple[TensorSpec, ...]:
+    known = {kind.name: kind for kind in problems().values()}
+    if (problem := known.get(value["problem"])) is None:
+        expected = ", ".join(known)
+        raise SpecError(f"problem: expected one of {expected}, found {value['problem']!r}")
+    features = feature_specs(value["features"])
+    specs = features + feature_specs(value["extras"])
     names = [spec.name for spec in specs]
     order = value.get("order") or names
     if sorted(map(repr, order)) != sorted(map(repr, names)):
-        raise DatasetError(source, f"order: expected all of {names}, found {order}")
-    return tuple(sorted(specs, key=lambda spec: order.index(spec.name)))
+        raise SpecError(f"order: expected all of {names}, found {order}")
+    (advice,) = feature_specs([value["advice"]])
+    ordered = tuple(sorted(specs, key=lambda spec: order.index(spec.name)))
+    layout, header = problem().layout, Header(ordered, advice=advice)
+    if differences := layout.differences(header):
+        raise SpecError("; ".join(differences))
+    own = {spec.name for spec in layout.specs}
+    observed = [spec.name for spec in features if spec.name not in own]
+    return layout.as_sent(header, observed, problem.optional_names())
 
 
 def _value(spec: TensorSpec) -> Any:

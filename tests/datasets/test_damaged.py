@@ -63,9 +63,9 @@ def replaced(path: Path, metadata: dict[bytes, bytes], table: pa.Table | None = 
 @pytest.mark.parametrize(
     ("metadata", "message"),
     [
-        ({METADATA_KEY: b"{"}, "header: expected JSON: "),
-        ({METADATA_KEY: b'{"format": 2}'}, "format: expected 1, found 2"),
-        ({METADATA_KEY: b"[]"}, "format: expected 1, found []"),
+        ({METADATA_KEY: b"{"}, "header: Expecting property name"),
+        ({METADATA_KEY: b'{"format": 2}'}, "header: format: expected 1, found 2"),
+        ({METADATA_KEY: b"[]"}, "header: expected a JSON object, found []"),
         ({MODULES_KEY: b"7"}, "mlgo_gym.modules: expected a list, found 7"),
         (
             {MODULES_KEY: b'[{"module": 1}]'},

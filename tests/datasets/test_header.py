@@ -58,28 +58,29 @@ SENT = [json.loads(each.to_json()) for each in RegallocPriority().layout.specs]
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"problem": "Chess"}, "problem: expected one of InliningForSize, RegallocEviction, "
-         "RegallocPriority, found 'Chess'"),
-        ({"problem": None}, "problem: expected one of"),
+        ({"problem": "Chess"}, "header: problem: expected one of InliningForSize, "
+         "RegallocEviction, RegallocPriority, found 'Chess'"),
+        ({"problem": None}, "header: problem: expected a text, found None"),
         ({"features": []}, "header: expected observations of 1 to 16777216 bytes, found 0 bytes"),
         ({"features": [SPEC | {"name": "age"}]}, "header: feature 'li_size': expected int64_t "
          "(1,), found none; feature 'stage': expected int64_t (1,), found none; feature 'weight': "
          "expected float (1,), found none"),
         ({"features": [*SENT[:2], SPEC | {"type": "double"}]}, "header: feature 'weight': "
          "expected float (1,), found double (1,)"),
-        ({"features": [7]}, "features: tensor spec: expected a JSON object, found 7"),
+        ({"features": [7]}, "header: tensor spec: expected a JSON object, found 7"),
         ({"extras": [SPEC]}, "header: two features are called 'weight'"),
-        ({"order": ["stage", "weight", 7]}, "order: expected all of ['li_size', 'stage', "
+        ({"order": ["stage", "weight", 7]}, "header: order: expected all of ['li_size', 'stage', "
          "'weight'], found ['stage', 'weight', 7]"),
-        ({"order": 7}, "order: expected a list or null, found 7"),
-        ({"advice": None}, "advice: tensor spec: expected a JSON object, found None"),
+        ({"order": 7}, "header: order: expected a list or null, found 7"),
+        ({"advice": None}, "header: advice: expected a JSON object, found None"),
         ({"advice": SPEC}, "header: advice: expected TensorSpec(name='priority', type='float', "
          "shape=(1,), port=0), found TensorSpec(name='weight',"),
-        ({"advice": []}, "advice: expected one tensor, found 0"),
-        ({"problem_settings": []}, "problem_settings: expected a JSON object or null, found []"),
-        ({"llvm_version": 22}, "llvm_version: expected a text or null, found 22"),
-        ({"llvmlite_version": 1}, "llvmlite_version: expected a text or null, found 1"),
-        ({"opt_level": 2}, "opt_level: expected a text or null, found 2"),
+        ({"advice": []}, "header: advice: expected a JSON object, found []"),
+        ({"problem_settings": []}, "header: problem_settings: expected a JSON object or null, "
+         "found []"),
+        ({"llvm_version": 22}, "header: llvm_version: expected a text or null, found 22"),
+        ({"llvmlite_version": 1}, "header: llvmlite_version: expected a text or null, found 1"),
+        ({"opt_level": 2}, "header: opt_level: expected a text or null, found 2"),
         ({"score": SPEC | {"type": "int64_t"}}, "header: score 'weight': expected one float, "
          "found int64_t (1,)"),
         ({"score": SPEC | {"shape": [2]}}, "header: score 'weight': expected one float, "
