@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Protocol
+from typing import Any, BinaryIO, Final
 
 from corpus_tools.reading import Shape, shaped
 from corpus_tools.scratch import scratch_folder
@@ -279,16 +279,6 @@ def merged(entries: Iterable[ModuleEntry]) -> tuple[ModuleEntry, ...]:
     return tuple(ModuleEntry(*key, level, count) for (key, level), count in totals.items())
 
 
-class PartFolder(Protocol):
-    """A folder of parts."""
-
-    def there(self) -> list[tuple[int, Path]]:
-        """Return the parts that are there, with their numbers, to be read."""
-
-    def new(self, number: int) -> contextlib.AbstractContextManager[Path]:
-        """Return the path for the part of a number; the part is there when the block ends well."""
-
-
 @contextlib.contextmanager
 def part_folder(place: Path | str) -> Iterator[PartFolder]:
     """Return the folder of a writer's parts, for as long as it writes."""
@@ -307,7 +297,7 @@ def part_folder(place: Path | str) -> Iterator[PartFolder]:
 
 
 class _OwnFolder:
-    """A folder that is locked."""
+    """A folder of parts that is locked."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -315,15 +305,17 @@ class _OwnFolder:
             stale.unlink()
 
     def there(self) -> list[tuple[int, Path]]:
+        """Return the parts that are there, with their numbers, to be read."""
         return part_paths(self._folder)
 
     @contextlib.contextmanager
     def new(self, number: int) -> Iterator[Path]:
+        """Yield the path for the part of a number; the part is there when the block ends well."""
         yield self._folder / part_name(number)
 
 
 class _SharedFolder:
-    """A folder that a URI names."""
+    """A folder of parts that a URI names; its methods are those of `_OwnFolder`."""
 
     def __init__(self, uri: str, scratch: Path) -> None:
         self._remote = RemoteFolder(uri, SUFFIX)
@@ -347,3 +339,6 @@ class _SharedFolder:
             path.unlink()
         except OSError as error:
             raise cannot("written", f"{self._remote.uri}/{name}", error) from error
+
+
+PartFolder = _OwnFolder | _SharedFolder
