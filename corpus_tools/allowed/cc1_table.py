@@ -58,16 +58,6 @@ class Row:
         """The text that an argument is or starts with."""
         return self.option.partition(" ")[0].removesuffix("*")
 
-    @property
-    def is_joined(self) -> bool:
-        """Whether the value follows in the same argument."""
-        return self.option.endswith("*")
-
-    @property
-    def is_separate(self) -> bool:
-        """Whether the value is the next argument."""
-        return " " in self.option
-
 
 def _rows(effect: Effect, options: Mapping[str, str], *, is_pure: bool = False) -> tuple[Row, ...]:
     """Rows of one effect: for each note its options, with commas between them."""

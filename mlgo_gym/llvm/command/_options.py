@@ -14,6 +14,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from corpus_tools.allowed.cc1_table import LISTED_OPTION, PROFILE_OPTIONS, TABLE, Effect, Row
+from corpus_tools.allowed.spelling import Argument as FoundArgument
+from corpus_tools.allowed.spelling import Spellings
 from mlgo_gym.base import OptionsError
 from mlgo_gym.llvm._target import (
     CODE_MODELS,
@@ -35,11 +37,8 @@ _CC1_RELOCATION: Final = MappingProxyType(
 )
 _CODE_MODEL: Final = "-mcmodel="
 _CC1_CODE: Final = MappingProxyType({"tiny": "small"} | {model: model for model in CODE_MODELS})
-_ALONE: Final = {row.name: row for row in TABLE if not row.is_joined and not row.is_separate}
-_SEPARATE: Final = {row.name: row for row in TABLE if row.is_separate}
-_JOINED: Final = sorted(
-    (row for row in TABLE if row.is_joined), key=lambda row: len(row.name), reverse=True
-)
+_ROWS: Final = MappingProxyType({row.option: row for row in TABLE})
+_SPELLINGS: Final = Spellings(_ROWS)
 
 
 _NOT_CODE: Final = ("data_sections", "addrsig")
@@ -232,15 +231,13 @@ def read_arguments(command: Sequence[str]) -> Iterator[Argument]:
     if not command or command[0] != "-cc1":
         found = command[0] if command else "nothing"
         raise OptionsError(f"command line: expected -cc1 first, found {found!r}")
-    rest = iter(command[1:])
-    for text in rest:
+    for each in _SPELLINGS.read(command[1:]):
+        text = each.words[0]
         if text.startswith(LISTED_OPTION):
             items = text.removeprefix(LISTED_OPTION).split(",")
-            yield from (_argument(f"{LISTED_OPTION}{item}") for item in items)
-        elif text in _SEPARATE:
-            yield Argument(text, next(rest, ""), _SEPARATE[text])
+            yield from map(_argument, _SPELLINGS.read([f"{LISTED_OPTION}{item}" for item in items]))
         elif text.startswith("-"):
-            yield _argument(text)
+            yield _argument(each)
 
 
 def not_honoured(arguments: Sequence[Argument], *, has_profile: bool = False) -> tuple[str, ...]:
@@ -250,13 +247,11 @@ def not_honoured(arguments: Sequence[Argument], *, has_profile: bool = False) ->
     return tuple(dict.fromkeys(_described(each) for each in lacking if each.name not in carried))
 
 
-def _argument(text: str) -> Argument:
-    if row := _ALONE.get(text):
-        return Argument(text, "", row)
-    for row in _JOINED:
-        if text.startswith(row.name):
-            return Argument(row.name, text.removeprefix(row.name), row)
-    name, equals, value = text.partition("=")
+def _argument(found: FoundArgument) -> Argument:
+    if found.spelling:
+        row = _ROWS[found.spelling]
+        return Argument(row.name, found.value, row)
+    name, equals, value = found.value.partition("=")
     return Argument(name + equals, value, None)
 
 
