@@ -23,7 +23,7 @@ from corpus_tools.reading import Shape, shaped
 
 _LINK: Final[Shape] = {
     "arguments": [str],
-    "paramFiles?": [{"execPath?": str, "arguments": [str]}],
+    "paramFiles?": [{"execPath?": str, "arguments?": [str]}],
 }
 
 
@@ -84,7 +84,8 @@ def read_links(path: Path) -> list[dict[str, Any]]:
 
 def _with_files(link: dict[str, Any]) -> Iterator[str]:
     """The arguments of a link and of its parameter files, without its output."""
-    files = {f"@{each.get('execPath')}": each["arguments"] for each in link.get("paramFiles", ())}
+    given = link.get("paramFiles", ())
+    files = {f"@{each.get('execPath')}": each.get("arguments", []) for each in given}
     for argument in _without_output(link["arguments"]):
         yield from _without_output(files[argument]) if argument in files else (argument,)
 
