@@ -32,7 +32,7 @@ from corpus_tools.extraction.embedded import (
     MACHO_SECTIONS,
     Extraction,
 )
-from corpus_tools.extraction.inputs import Listed, Outcome, Status
+from corpus_tools.extraction.inputs import Listed, Status
 from corpus_tools.extraction.linker_parameters import (
     list_aquery,
     list_parameters,
@@ -209,7 +209,8 @@ def _tell(report: ExtractionReport, console: Console, options: argparse.Namespac
         sys.stdout.write(json.dumps(_as_json(report), indent=2) + "\n")
     else:
         _print_table(report)
-        for outcome in _failures(report)[:_SHOWN_FAILURES]:
+        failures = [each for each in report.outcomes if each.status is Status.FAILED]
+        for outcome in failures[:_SHOWN_FAILURES]:
             text = f"{_PROGRAM}: {printable(outcome.input)}: {printable(outcome.reason)}"
             console.print(text, style="red", soft_wrap=True)
         if failed > _SHOWN_FAILURES:
@@ -244,10 +245,6 @@ def _reasons(report: ExtractionReport) -> Counter[tuple[str, str]]:
         (each.status.value, _ONE_BY_ONE if each.status is Status.FAILED else each.reason)
         for each in report.outcomes
     )
-
-
-def _failures(report: ExtractionReport) -> list[Outcome]:
-    return [each for each in report.outcomes if each.status is Status.FAILED]
 
 
 def _as_json(report: ExtractionReport) -> dict[str, object]:

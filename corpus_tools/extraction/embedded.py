@@ -184,8 +184,8 @@ def _split(name: str, command: bytes, bitcode: bytes) -> list[tuple[str, bytes, 
             "several objects were merged: expected a command for each module, "
             f"found {len(commands)} and {len(modules)}"
         )
-    names = [name] if len(modules) == 1 else _numbered(name, len(modules))
-    return list(zip(names, commands, modules, strict=True))
+    names = [f"{name}.{number}" for number in range(1, len(modules) + 1)]
+    return list(zip(names if len(modules) > 1 else [name], commands, modules, strict=True))
 
 
 def _split_commands(section: bytes) -> list[bytes]:
@@ -196,10 +196,6 @@ def _split_commands(section: bytes) -> list[bytes]:
     pieces = (b"\0" + section).split(b"\0" + _FIRST_ARGUMENT)[1:]
     ends = [b"\0"] * (len(pieces) - 1) + [b""]
     return [_FIRST_ARGUMENT + piece + end for piece, end in zip(pieces, ends, strict=True)]
-
-
-def _numbered(name: str, count: int) -> list[str]:
-    return [f"{name}.{number}" for number in range(1, count + 1)]
 
 
 def _arguments(command: bytes) -> list[str]:

@@ -148,18 +148,10 @@ def _outcomes(
     with ThreadPoolExecutor(workers) as pool:
         for start in range(0, len(listed), workers * _AHEAD):
             batch = listed[start : start + workers * _AHEAD]
-            results = pool.map(lambda each: _extracted(each, extraction), batch)
-            for done, (each, (outcome, modules)) in enumerate(
-                zip(batch, results, strict=True), start + 1
-            ):
-                if isinstance(each, ObjectInput):
-                    yield intake.take(each, outcome, modules), done
-                else:
-                    yield outcome, done
-
-
-def _extracted(each: Listed, extraction: Extraction) -> tuple[Outcome, tuple[ExtractedModule, ...]]:
-    return (each, ()) if isinstance(each, Outcome) else extract(each, extraction)
+            objects = [each for each in batch if isinstance(each, ObjectInput)]
+            results = pool.map(lambda each: extract(each, extraction), objects)
+            for done, each in enumerate(batch, start + 1):
+                yield each if isinstance(each, Outcome) else intake.take(each, *next(results)), done
 
 
 def _digest(modules: Sequence[ExtractedModule]) -> bytes:

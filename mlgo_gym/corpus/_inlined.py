@@ -125,7 +125,8 @@ def _functions(elf: ELFFile) -> Iterator[FunctionCode]:
         for entry in unit.get_top_DIE().iter_children():
             if entry.tag == _SUBPROGRAM and (ranges := read.ranges(entry)):
                 name, start = read.symbol(entry), ranges[0][0]
-                yield FunctionCode(name, _size(ranges), read.inlined(entry, name, start))
+                size_bytes = sum(high - low for low, high in ranges)
+                yield FunctionCode(name, size_bytes, read.inlined(entry, name, start))
 
 
 class _Symbols:
@@ -233,7 +234,3 @@ class _Unit:
 
 def _inlined_in(entry: DIE) -> list[DIE]:
     return [child for child in entry.iter_children() if child.tag == _INLINED]
-
-
-def _size(ranges: list[tuple[int, int]]) -> int:
-    return sum(high - low for low, high in ranges)

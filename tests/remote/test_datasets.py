@@ -87,7 +87,7 @@ def test_a_part_that_cannot_be_put(monkeypatch: pytest.MonkeyPatch) -> None:
         recorded(writer, "digest.c")
         writer.flush()
         recorded(writer, "scene.cpp")
-        name = writer._parts._writer  # type: ignore[attr-defined]
+        name = writer._parts._writer  # type: ignore[union-attr]
         monkeypatch.setattr(RemoteFolder, "put", refusing(RemoteFolder.put))
         with pytest.raises(DatasetError) as error:
             writer.flush()
