@@ -40,15 +40,12 @@ from mlgo_gym.llvm import _compiler as llvm_compiler
 from mlgo_gym.llvm import _limits, _request, _site
 from mlgo_gym.llvm import _worker_process as _worker
 from mlgo_gym.model import (
-    _compiler,
-    _dense,
-    _flatbuffer,
+    _card,
+    _elementwise,
     _freeze,
     _graph,
-    _lowering,
     _model,
-    _output_spec,
-    _scope,
+    _reductions,
     _tflite_reader,
 )
 from mlgo_gym.problems import _vocabulary
@@ -116,15 +113,15 @@ BYTES = {
     "a source file that `explain --source` shows": _source.MAX_SOURCE_BYTES,
     "a request of a worker, as JSON": _request.MAX_JSON_BYTES,
     "a model, as `model.tflite`": _tflite_reader.MAX_FILE_BYTES,
-    "the constants of a model": _scope.MAX_CONSTANT_BYTES,
-    "the intermediate results of a model": _scope.MAX_STACK_BYTES,
-    "all inputs, or all outputs, of a model": _scope.MAX_PORT_BYTES,
-    "the memory of the worker that compiles a model": _compiler._MEMORY_BYTES,
+    "the constants of a model": _elementwise.MAX_CONSTANT_BYTES,
+    "the intermediate results of a model": _elementwise.MAX_STACK_BYTES,
+    "all inputs, or all outputs, of a model": _elementwise.MAX_PORT_BYTES,
+    "the memory of the worker that compiles a model": _model._MEMORY_BYTES,
     "the object of a frozen model": _freeze._MAX_OBJECT_BYTES,
     "a file of a model that `mlgo-cc` is given": _kept._MAX_MODEL_FILE_BYTES,
     "`mlgo-cc`'s log of kept objects": _kept_log.MAX_BYTES,
     "a file of the compiler driver's cache": _kept.MAX_KEPT_BYTES,
-    "an output specification, a card or another JSON file of a model": _output_spec._MAX_BYTES,
+    "an output specification, a card or another JSON file of a model": _card._MAX_BYTES,
     "the weights in a model directory": _export._MAX_WEIGHTS_BYTES,
     "a file of a training run": _run._MAX_BYTES,
     "a JSON file of a training run": _run._MAX_JSON_BYTES,
@@ -189,18 +186,18 @@ NUMBERS = {
     "arguments of one command": inputs._MOST_ARGUMENTS,
     "response files, one in another": inputs._DEEPEST_RESPONSE_FILE,
     "dimensions of a tensor in such a message": _wire._MAX_DIMENSIONS,
-    "outputs of one of a model's dense layers": _dense._MAX_OUTPUTS,
+    "outputs of one of a model's dense layers": _reductions._MAX_OUTPUTS,
     "elements of a model's tensor": _graph.MAX_ELEMENTS,
     "dimensions of a model's tensor": _graph.MAX_RANK,
     "messages of one stream to a gRPC host, unless told otherwise": LIMITS.messages,
     "contexts of one stream to a gRPC host, unless told otherwise": LIMITS.contexts,
     "streams that a gRPC host serves at once, unless told otherwise": LIMITS.streams,
-    "tables of a model's file": _flatbuffer.MAX_TABLES,
+    "tables of a model's file": _tflite_reader.MAX_TABLES,
     "inputs and outputs of a model's operators, all together": _tflite_reader.MAX_OPERANDS,
-    "lines of LLVM IR, or of C, that a model is lowered to": _scope.MAX_LINES,
+    "lines of LLVM IR, or of C, that a model is lowered to": _elementwise.MAX_LINES,
     "the answers of such a folder for one module": _traces.MAX_ANSWERS,
     "files of a folder that is copied from a URI": remote.MAX_FILES,
-    "instructions of a lowered model in one evaluation": _scope.MAX_INSTRUCTIONS,
+    "instructions of a lowered model in one evaluation": _elementwise.MAX_INSTRUCTIONS,
 }
 SECONDS = {
     "LLVM's part of one compilation, unless told otherwise": llvm_compiler.DEFAULT_TIMEOUT_S,
@@ -208,7 +205,7 @@ SECONDS = {
     "long under valgrind, twenty times while it is profiled)": PROGRAM.timeout_s,
     "the start of a worker": _worker._START_TIMEOUT_S,
     "the CPU of one request of a worker, beyond twice its deadline": _limits._GRACE_S,
-    "a model's way to native code, unless told otherwise": _compiler.DEFAULT_TIMEOUT_S,
+    "a model's way to native code, unless told otherwise": _model.DEFAULT_TIMEOUT_S,
     "TFLite in a child process, to load a graph or to evaluate it once": (
         _interpreter.DEFAULT_TIMEOUT_S
     ),
@@ -243,7 +240,7 @@ def test_the_page_has_the_bounds() -> None:
 
 def test_models_that_ship() -> None:
     for path in sorted((ROOT / "models").glob("*/model.tflite")):
-        text, count = _lowering.lower_and_count(_tflite_reader.read_tflite(path), "f")
+        text, count = _model.lower_and_count(_tflite_reader.read_tflite(path), "f")
         size = f"{path.stat().st_size / 1000:.0f}"
         numbers = (size, f"{len(text.splitlines()):,}", f"{count:,}")
         assert f"| `{path.parent.name}` | {' | '.join(numbers)} |" in PAGE.read_text()
@@ -255,14 +252,14 @@ def test_bounds_that_other_pages_name() -> None:
         each >> 20
         for each in (
             _tflite_reader.MAX_FILE_BYTES,
-            _scope.MAX_CONSTANT_BYTES,
-            _scope.MAX_STACK_BYTES,
-            _scope.MAX_PORT_BYTES,
+            _elementwise.MAX_CONSTANT_BYTES,
+            _elementwise.MAX_STACK_BYTES,
+            _elementwise.MAX_PORT_BYTES,
         )
     )
     limits = (
         f"files of {files} MiB, weights of {constants} MiB, {stack} MiB of intermediate results, "
-        f"{ports} MiB of inputs or outputs, and {_scope.MAX_INSTRUCTIONS:,} instructions"
+        f"{ports} MiB of inputs or outputs, and {_elementwise.MAX_INSTRUCTIONS:,} instructions"
     )
     assert limits in page
     assert f"of more than {_model.LONG_INSTRUCTIONS:,} instructions lets" in page

@@ -8,9 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from mlgo_gym.model._elementwise import activate, broadcast_strides
+from mlgo_gym.model._elementwise import Step, activate, broadcast_strides, row_major
 from mlgo_gym.model._graph import Tensor
-from mlgo_gym.model._scope import Step, row_major
 
 
 def _reshape(step: Step) -> None:

@@ -4,22 +4,258 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
-from typing import ClassVar, Final
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final
 
-from mlgo_gym.model._c_lines import CLines
-from mlgo_gym.model._c_text import FUSED, HELPERS, TYPES, comment, conversion, literal, table
-from mlgo_gym.model._functions import FUNCTIONS
+import numpy as np
+
 from mlgo_gym.model._graph import DTYPES
 from mlgo_gym.model._writer import (
     ALIGNMENT,
     FLOATS,
+    FUNCTIONS,
     LANES,
     MULTIPLY_ADD_COST,
     OWN_FUNCTION_COST,
     WeightRows,
     Writer,
 )
+
+_COLUMNS: Final = 100
+_VALUE: Final = re.compile(r"\bv_\d+\b")
+_TIGHT: Final = re.compile(r"[\w.]+(\([^()]*\)|\[[^\[\]()]*\])?")
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line; of a value also its name, and the text up to where it begins."""
+
+    depth: int
+    text: str
+    name: str = ""
+    head: str = ""
+    is_block: bool = False
+
+    def full(self) -> str:
+        text = f"{self.head}{self.text};" if self.name else self.text
+        return f"{'  ' * self.depth}{text}" if text else ""
+
+
+class CLines:
+    """Lines in blocks."""
+
+    def __init__(self) -> None:
+        self._lines: Final[list[_Line]] = []
+        self._depth = 1
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def add(self, text: str) -> None:
+        """Append a statement, a declaration or a comment."""
+        self._lines.append(_Line(self._depth, text))
+
+    def value(self, head: str, expression: str, name: str) -> str:
+        """Append a value's definition, which has no effect; gives its name."""
+        self._lines.append(_Line(self._depth, expression, name, head.format(name)))
+        return name
+
+    @contextlib.contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """A block in braces."""
+        self._lines.append(_Line(self._depth, head, is_block=True))
+        self._depth += 1
+        yield
+        self._depth -= 1
+        self._lines.append(_Line(self._depth, "}", is_block=True))
+
+    def text(self) -> str:
+        """All lines, without values that nobody uses."""
+        kept: list[_Line] = []
+        uses: Counter[str] = Counter()
+        for line in reversed(self._lines):
+            if line.name and not uses[line.name]:
+                continue
+            uses.update(_VALUE.findall(line.text))
+            kept.append(line)
+        return "\n".join(line.full() for line in _merged(kept[::-1], uses))
+
+
+def _merged(lines: list[_Line], uses: Counter[str]) -> list[_Line]:
+    """Put values that are used once into the statement that follows them."""
+    merged: list[_Line] = []
+    for first in lines:
+        line = first
+        for value in reversed(_waiting(merged, first, uses)):
+            is_tight = _TIGHT.fullmatch(value.text) or line.text.endswith(f" = {value.name};")
+            text = value.text if is_tight else f"({value.text})"
+            changed = re.sub(rf"\b{value.name}\b", text.replace("\\", r"\\"), line.text)
+            longer = replace(line, text=changed)
+            if changed != line.text and len(longer.full()) <= _COLUMNS:
+                line = longer
+                merged.remove(value)
+        merged.append(line)
+    return merged
+
+
+def _waiting(merged: list[_Line], line: _Line, uses: Counter[str]) -> list[_Line]:
+    """The values right before a line, of which it may be the one user."""
+    found: list[_Line] = []
+    if line.is_block:
+        return found
+    for value in reversed(merged[-6:]):
+        if not value.name or value.depth != line.depth:
+            break
+        if uses[value.name] == 1:
+            found.append(value)
+    return found[::-1]
+
+
+TYPES: Final[Mapping[str, str]] = {
+    "float32": "float",
+    "float64": "double",
+    "bool": "uint8_t",
+    "test": "int",
+    **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+
+_UNPRINTED: Final = re.compile(r"[^A-Za-z0-9_ .,:;+()<>\[\]-]")
+
+
+def comment(text: str) -> str:
+    """A comment; whoever wrote its text cannot end it.
+
+    >>> comment("a */ b")
+    '/* a ?? b */'
+    """
+    return f"/* {_UNPRINTED.sub('?', text)} */"
+
+
+def literal(kind: str, value: float) -> str:
+    """A constant of a kind.
+
+    >>> literal("float32", 0.1), literal("int64", -(2**63)), literal("uint8", 7)
+    ('0.1f', 'INT64_MIN', '7')
+    """
+    if kind in FLOATS:
+        return _floats(kind, [value])[0]
+    number = int(value)
+    if number == -(2**63):
+        return "INT64_MIN"
+    if kind in {"int64", "uint64"} and abs(number) >= 2**31:
+        return f"{'U' if kind == 'uint64' else ''}INT64_C({number})"
+    if number == -(2**31):
+        return "INT32_MIN"
+    return f"{number}u" if number >= 2**31 else str(number)
+
+
+def _floats(kind: str, values: Any) -> list[str]:
+    suffix = "f" if kind == "float32" else ""
+    names = {"nan": "NAN", "inf": "INFINITY", "-inf": "-INFINITY"}
+    texts = (str(value) for value in np.asarray(values, DTYPES[kind]))
+    return [names.get(text) or f"{text}{suffix}" for text in texts]
+
+
+def table(name: str, kind: str, data: bytes, about: str) -> str:
+    """A constant table."""
+    values = np.frombuffer(data, DTYPES[kind])
+    if kind in FLOATS:
+        texts = _floats(kind, values)
+    else:
+        texts = [literal(kind, int(value)) for value in values]
+    lines, line = [], "   "
+    for text in texts or ["0"]:
+        if len(line) + len(text) + 2 > _COLUMNS:
+            lines.append(line)
+            line = "   "
+        line += f" {text},"
+    lines.append(line)
+    head = f"static _Alignas({ALIGNMENT}) const {TYPES[kind]} {name}[{len(texts) or 1}] = {{"
+    return "\n".join([comment(about), head, *lines, "};", ""])
+
+
+def conversion(kind: str, target: str) -> str:
+    """The body of a function from a float to the nearest integer in range; of NaN 0."""
+    limits, float_type = np.iinfo(DTYPES[target]), DTYPES[kind].type
+    high = float_type(limits.max)
+    if int(high) > limits.max:
+        high = np.nextafter(high, float_type(0))
+    low, top = literal(kind, float(limits.min)), literal(kind, float(high))
+    real, zero = TYPES[kind], literal(kind, 0)
+    return f"""\
+static inline {TYPES[target]} {{name}}_{kind}_to_{target}({real} x) {{{{
+  const {real} is_number = x == x ? x : {zero};
+  const {real} raised = is_number < {low} ? {low} : is_number;
+  const {real} fitting = raised > {top} ? {top} : raised;
+  return x > {top} ? {literal(target, int(limits.max))} : ({TYPES[target]})fitting;
+}}}}
+"""
+
+
+HELPERS: Final[Mapping[str, str]] = {
+    "bits": """\
+static inline int32_t {name}_bits(float real) {{
+  const union {{ float real; int32_t bits; }} both = {{real}};
+  return both.bits;
+}}
+""",
+    "real": """\
+static inline float {name}_real(int32_t bits) {{
+  const union {{ int32_t bits; float real; }} both = {{bits}};
+  return both.real;
+}}
+""",
+    "abs": """\
+static inline float {name}_abs(float x) {{
+  return {name}_real({name}_bits(x) & INT32_MAX);
+}}
+""",
+    "copysign": """\
+static inline float {name}_copysign(float x, float sign) {{
+  return {name}_real(({name}_bits(x) & INT32_MAX) | ({name}_bits(sign) & INT32_MIN));
+}}
+""",
+    "floor": """\
+static inline float {name}_floor(float x) {{
+#if defined(__SSE4_1__) || defined(__aarch64__)
+  return __builtin_floorf(x); /* one instruction */
+#else
+  /* From 2^23 on there is nothing behind the point. */
+  const int is_near = (x > -8388608.0f) & (x < 8388608.0f);
+  const float near = is_near ? x : 0.0f;
+  const float whole = (float)(int32_t)near;
+  const float down = whole > near ? whole - 1.0f : whole;
+  return !is_near || whole == near ? x : down;
+#endif
+}}
+""",
+    "ceil": """\
+static inline float {name}_ceil(float x) {{
+  return -{name}_floor(-x);
+}}
+""",
+}
+"""Functions by name, each after those that it needs; ``{name}`` is the model's."""
+
+CONTRACTION: Final = """\
+/* Products are rounded before they are added, except where FMA says otherwise. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__GNUC__)
+#pragma GCC optimize("fp-contract=off")
+#endif
+"""
+
+FUSED: Final = """\
+#if defined(__FMA__) || defined(__aarch64__) || defined(__riscv_flen) || defined(__FP_FAST_FMAF)
+#define FMA(a, b, c) __builtin_fmaf(a, b, c)
+#else
+#define FMA(a, b, c) ((a) * (b) + (c))
+#endif
+"""
+
 
 _OPERATORS: Final = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^",

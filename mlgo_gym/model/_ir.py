@@ -1,21 +1,248 @@
 """Writes LLVM IR: registers, loops, loads and stores, and sums of products in vectors.
 
 In memory, and wherever IR has no type of that kind, a ``bool`` is an ``i8`` of 0 or 1; a ``test``
-is an ``i1``.
+is an ``i1``. Vectors are of 16 floats; LLVM splits them to what the CPU has.
+
+The origins of instructions are debug locations: each operator is a function of its own to DWARF,
+inlined into the model's, and so is what is fused into it. Profilers and debuggers name them so, and
+the code is the same without.
 """
 
 from __future__ import annotations
 
 import contextlib
 import struct
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from mlgo_gym.model._functions import FUNCTIONS
 from mlgo_gym.model._graph import DTYPES
-from mlgo_gym.model._ir_vectors import VectorWriter
-from mlgo_gym.model._origins import Origins
-from mlgo_gym.model._writer import ALIGNMENT, FLOATS, MULTIPLY_ADD_COST, OWN_FUNCTION_COST
+from mlgo_gym.model._writer import (
+    ALIGNMENT,
+    FLOATS,
+    FUNCTIONS,
+    LANES,
+    MULTIPLY_ADD_COST,
+    OWN_FUNCTION_COST,
+    WeightRows,
+    Writer,
+)
+
+_FIRST: Final = 5
+"""The number of the first metadata of an origin; `Origins.metadata` has those before."""
+
+_MOST_CHARACTERS: Final = 200
+_UNIT: Final = "language: DW_LANG_C, file: !1, isOptimized: true, emissionKind: FullDebug"
+_FUNCTION: Final = "file: !1, type: !2, spFlags: DISPFlagDefinition | DISPFlagOptimized"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """An operator, or what is fused into one.
+
+    Attributes:
+        ids: its number, from 1, and before it, of something fused, that of its own.
+        name: what it is called.
+    """
+
+    ids: tuple[int, ...]
+    name: str
+
+
+class Origins:
+    """Knows what is being written comes of, and marks instructions with it.
+
+    Attributes:
+        found: all there are, in the order of their ids.
+        evaluated: how many instructions of each one evaluation runs through, before they are
+            optimised.
+    """
+
+    def __init__(self) -> None:
+        self.found: Final[list[Origin]] = []
+        self.evaluated: Final = Counter[Origin]()
+        self._open: list[int] = []
+
+    @contextlib.contextmanager
+    def within(self, name: str) -> Iterator[None]:
+        """Give everything marked inside this origin."""
+        outer = self.found[self._open[-1]].ids if self._open else ()
+        known = [(each.name, each.ids[1:]) for each in self.found]
+        is_known = bool(outer) and (name, outer) in known
+        index = known.index((name, outer)) if is_known else len(known)
+        if not is_known:
+            self.found.append(Origin((index + 1, *outer), name))
+        self._open.append(index)
+        yield
+        self._open.pop()
+
+    def mark(self, evaluated: int) -> str:
+        """The mark behind an instruction that is evaluated so often."""
+        if not self._open:
+            return f", !dbg !{_FIRST}"
+        origin = self.found[self._open[-1]]
+        self.evaluated[origin] += evaluated
+        return f", !dbg !{_numbers(origin)[2]}"
+
+    def metadata(self, function: str) -> list[str]:
+        """The lines at the module's end, and how its function is marked: ``!dbg !4``."""
+        unit, flags = f"!{self._end}", f"!{self._end + 1}"
+        what = f"unit: {unit}, {_FUNCTION}"
+        lines = [
+            f'!1 = !DIFile(filename: "{_text(function)}", directory: "")',
+            "!2 = !DISubroutineType(types: !0)",
+            f"!llvm.dbg.cu = !{{{unit}}}",
+            f"!llvm.module.flags = !{{{flags}}}",
+            f'{flags} = !{{i32 2, !"Debug Info Version", i32 3}}',
+            f"{unit} = distinct !DICompileUnit({_UNIT})",
+            f'!4 = distinct !DISubprogram(name: "{_text(function)}", {what})',
+            f"!{_FIRST} = !DILocation(line: 0, scope: !4)",
+        ]
+        for each in self.found:
+            scope, call, location = _numbers(each)
+            line, caller = f"line: {each.ids[0]}", "scope: !4"
+            if len(each.ids) > 1:
+                outer = _numbers(self.found[each.ids[1] - 1])
+                caller = f"scope: !{outer[0]}, inlinedAt: !{outer[1]}"
+            lines += [
+                f'!{scope} = distinct !DISubprogram(name: "{_text(each.name)}", {what})',
+                f"!{call} = distinct !DILocation({line}, {caller})",
+                f"!{location} = !DILocation({line}, scope: !{scope}, inlinedAt: !{call})",
+            ]
+        return lines
+
+    @property
+    def _end(self) -> int:
+        return _FIRST + 1 + 3 * len(self.found)
+
+
+def _numbers(origin: Origin) -> tuple[int, int, int]:
+    """The metadata numbers of its function, of its inlined place, and of the marked location."""
+    first = _FIRST + 1 + 3 * (origin.ids[0] - 1)
+    return first, first + 1, first + 2
+
+
+def _text(name: str) -> str:
+    """A name as LLVM's assembly writes it."""
+    return "".join(
+        chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:02x}"
+        for byte in name[:_MOST_CHARACTERS].encode("utf-8", "backslashreplace")
+    )
+
+
+class VectorWriter(Writer):
+    """The part of the writing of IR that is about vectors."""
+
+    def block(
+        self, source: str, target: tuple[str, int], rows: WeightRows, biases: str | None
+    ) -> None:
+        pieces = [(start, _vector(lanes)) for start, lanes in _pieces(rows.width)]
+        sums = [self._allocate(kind) for _, kind in pieces]
+        for (start, kind), total in zip(pieces, sums, strict=True):
+            first = self._read(kind, biases, str(start)) if biases else "zeroinitializer"
+            self._store(kind, first, total)
+        with self.loop(rows.inputs) as index:
+            value = self.load("float32", source, index)
+            row = self.scaled(index, rows.step)
+            for (start, kind), total in zip(pieces, sums, strict=True):
+                weights = self._read(kind, rows.pointer, self.plus(row, str(start)))
+                self._accumulate(kind, total, [self._splat(value, kind), weights])
+        for (start, kind), total in zip(pieces, sums, strict=True):
+            place = self.address("float32", target[0], str(target[1] + start))
+            self._store(kind, self._load(kind, total), place, 4)
+
+    def sum(self, places: Sequence[str], count: int, first: str) -> str:
+        whole, rest = divmod(count, LANES)
+        total = first
+        if whole:
+            kind = _vector(LANES)
+            sums = self._allocate(kind)
+            self._store(kind, "zeroinitializer", sums)
+            with self.loop(whole) as index:
+                offset = self.scaled(index, LANES)
+                terms = [self._read(kind, place, offset) for place in places]
+                self._accumulate(kind, sums, terms)
+            total = self.binary("add", "float32", total, self._halved(self._load(kind, sums)))
+        for position in range(count - rest, count):
+            terms = [self.load("float32", place, str(position)) for place in places]
+            if len(terms) == 2:
+                total = self.multiply_add(terms[0], terms[1], total)
+            else:
+                total = self.binary("add", "float32", total, terms[0])
+        return total
+
+    def _halved(self, values: str) -> str:
+        """The halves are added until one element is left, in this order on any CPU."""
+        lanes = LANES
+        while lanes > 1:
+            kind, lanes = _vector(lanes), lanes // 2
+            halves = []
+            for start in (0, lanes):
+                chosen = ", ".join(f"i32 {lane}" for lane in range(start, start + lanes))
+                shuffled = f"shufflevector {kind} {values}, {kind} poison, <{lanes} x i32> "
+                halves.append(self._value(f"{shuffled}<{chosen}>"))
+            values = self._value(f"fadd {_vector(lanes)} {halves[0]}, {halves[1]}")
+        return self._value(f"extractelement {_vector(1)} {values}, i64 0")
+
+    def _read(self, kind: str, pointer: str, offset: str) -> str:
+        return self._load(kind, self.address("float32", pointer, offset), 4)
+
+    def _splat(self, value: str, kind: str) -> str:
+        first = self._value(f"insertelement {kind} poison, float {value}, i64 0")
+        zeros = f"{kind.replace('float', 'i32')} zeroinitializer"
+        return self._value(f"shufflevector {kind} {first}, {kind} poison, {zeros}")
+
+    def _accumulate(self, kind: str, total: str, terms: Sequence[str]) -> None:
+        known = self._load(kind, total)
+        if len(terms) == 2:
+            operands = ", ".join(f"{kind} {each}" for each in (*terms, known))
+            function = f"@llvm.fmuladd.v{kind[1 : kind.index(' ')]}f32"
+            value = self._value(f"call {kind} {function}({operands})", MULTIPLY_ADD_COST)
+        else:
+            value = self._value(f"fadd {kind} {known}, {terms[0]}")
+        self._store(kind, value, total)
+
+    def _load(self, kind: str, pointer: str, alignment: int | None = None) -> str:
+        suffix = f", align {alignment}" if alignment else ""
+        return self._value(f"load {kind}, ptr {pointer}{suffix}")
+
+    def _store(self, kind: str, value: str, pointer: str, alignment: int | None = None) -> None:
+        suffix = f", align {alignment}" if alignment else ""
+        self._emit(f"store {kind} {value}, ptr {pointer}{suffix}")
+
+    @abstractmethod
+    def _emit(self, instruction: str, cost: int = 1) -> None:
+        """Append an instruction that has no result."""
+
+    @abstractmethod
+    def _value(self, instruction: str, cost: int = 1) -> str:
+        """Append an instruction and name its result."""
+
+    @abstractmethod
+    def _allocate(self, kind: str, alignment: int | None = None) -> str:
+        """Reserve memory on the stack for the whole call."""
+
+
+def _vector(lanes: int) -> str:
+    return f"<{lanes} x float>"
+
+
+def _pieces(width: int) -> list[tuple[int, int]]:
+    """Vectors that cover a width: (first element, lanes), 16 lanes as long as they fit.
+
+    >>> _pieces(37)
+    [(0, 16), (16, 16), (32, 4), (36, 1)]
+    """
+    pieces, start, lanes = [], 0, LANES
+    while start < width:
+        while lanes > width - start:
+            lanes //= 2
+        pieces.append((start, lanes))
+        start += lanes
+    return pieces
+
 
 _ESCAPE: Final = "\\"
 _POINTERS: Final = "ptr readonly captures(none)"

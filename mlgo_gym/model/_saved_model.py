@@ -17,7 +17,7 @@ from typing import Final
 
 from corpus_tools.scratch import scratch_folder
 from mlgo_gym.base import EnvironmentSetupError, ModelError, OptionsError
-from mlgo_gym.model._output_spec import model_files
+from mlgo_gym.model._card import model_files
 
 HOW_TO_TRUST: Final = (
     "if you trust it, pass --trust-code (in Python trusted=True, for mlgo-cc MLGO_TRUST_CODE=1)"

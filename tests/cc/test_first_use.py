@@ -16,7 +16,7 @@ import pytest
 
 from mlgo_gym.cc._prepare import PROGRAMS, _may_pass
 from mlgo_gym.errors import ModelError
-from mlgo_gym.model._compiler import compile_ir
+from mlgo_gym.model._model import compile_ir
 from tests.cc.conftest import (
     NEVER,
     ROOT,

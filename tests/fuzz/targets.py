@@ -69,9 +69,8 @@ from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm._site import Call, Site
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.model import find_model
-from mlgo_gym.model._card import read_card
+from mlgo_gym.model._card import parse_output_spec, read_card, read_model_json
 from mlgo_gym.model._freeze import load_frozen
-from mlgo_gym.model._output_spec import parse_output_spec, read_model_json
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
 from mlgo_gym.problems._vocabulary import Vocabulary

@@ -58,7 +58,6 @@ FUZZED: Final = {
     "mlgo_gym/llvm/_site.py": "trace",
     "mlgo_gym/model/_card.py": "card",
     "mlgo_gym/model/_freeze.py": "frozen model",
-    "mlgo_gym/model/_output_spec.py": "output spec",
     "mlgo_gym/model/_tflite_reader.py": "graph",
     "mlgo_gym/problems/_vocabulary.py": "vocabulary",
     "mlgo_gym/rollout/_trace.py": "trace",

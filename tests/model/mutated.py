@@ -15,8 +15,7 @@ from typing import Any, Final
 import flatbuffers
 import numpy as np
 
-from mlgo_gym.model._lowering import lower_graph
-from mlgo_gym.model._model import compile_model
+from mlgo_gym.model._model import compile_model, lower_graph
 from mlgo_gym.model._tflite_reader import read_tflite
 from tests.model.make_models import FOLDER
 

@@ -9,8 +9,7 @@ import pytest
 
 from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.model._model import compile_model
-from mlgo_gym.model._tflite_reader import read_tflite
-from mlgo_gym.model._tflite_schema import OPERATORS
+from mlgo_gym.model._tflite_reader import OPERATORS, read_tflite
 from tests.model.agreement import Array, Both, assert_agree
 from tests.model.make_models import FOLDER
 

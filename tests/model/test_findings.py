@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.errors import ModelError
-from mlgo_gym.model._lowering import lower_graph
+from mlgo_gym.model._model import lower_graph
 from mlgo_gym.model._tflite_reader import read_tflite
 
 FINDINGS = Path(__file__).parent / "findings"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mlgo_gym.model._flatbuffer import FlatbufferError, Table
+from mlgo_gym.model._tflite_reader import FlatbufferError, Table
 
 KINDS: dict[str, tuple[int, Callable[[Table], object]]] = {
     "integers": (4, lambda table: table.integers(0, 10)),

@@ -8,7 +8,7 @@ import pytest
 
 from mlgo_gym.errors import ModelError
 from mlgo_gym.model._graph import Attribute, Graph, Operator, Port, Tensor
-from mlgo_gym.model._lowering import lower_graph
+from mlgo_gym.model._model import lower_graph
 from tests.model.test_lowering import DENSE, WEIGHTS, X, floats, graph, ints
 
 SLICES: dict[str, Attribute] = dict.fromkeys(

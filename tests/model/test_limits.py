@@ -12,17 +12,16 @@ import numpy as np
 import pytest
 
 from mlgo_gym.errors import ModelError
-from mlgo_gym.model import _flatbuffer
-from mlgo_gym.model._graph import Attribute, Graph, Operator, Port, Tensor
-from mlgo_gym.model._lowering import lower_and_count, lower_graph
-from mlgo_gym.model._model import compile_model
-from mlgo_gym.model._scope import (
+from mlgo_gym.model import _tflite_reader
+from mlgo_gym.model._elementwise import (
     MAX_CONSTANT_BYTES,
     MAX_INSTRUCTIONS,
     MAX_LINES,
     MAX_PORT_BYTES,
     MAX_STACK_BYTES,
 )
+from mlgo_gym.model._graph import Attribute, Graph, Operator, Port, Tensor
+from mlgo_gym.model._model import compile_model, lower_and_count, lower_graph
 from mlgo_gym.model._tflite_reader import MAX_OPERANDS, read_tflite
 from tests.model.graphs import Sketch
 from tests.model.make_models import FOLDER
@@ -143,7 +142,7 @@ def test_too_many_operands() -> None:
 
 
 def test_too_many_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_flatbuffer, "MAX_TABLES", 9)
+    monkeypatch.setattr(_tflite_reader, "MAX_TABLES", 9)
     with pytest.raises(ModelError) as caught:
         read_tflite((FOLDER / "dense.tflite").read_bytes())
     assert str(caught.value) == (

@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 
 from mlgo_gym.errors import ModelError
-from mlgo_gym.model._compiler import compile_ir
 from mlgo_gym.model._graph import Attribute, Graph, Operator, Port, Tensor
-from mlgo_gym.model._lowering import lower_graph
-from mlgo_gym.model._model import compile_model
+from mlgo_gym.model._model import compile_ir, compile_model, lower_graph
 from mlgo_gym.model._tflite_reader import read_tflite
 from tests.model.make_models import FOLDER
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlgo_gym.errors import ModelError
-from mlgo_gym.model._lowering import lower_graph
+from mlgo_gym.model._model import lower_graph
 from mlgo_gym.model._tflite_reader import MAX_FILE_BYTES, read_tflite
 from tests.generated import examples
 from tests.model.make_models import FOLDER

@@ -15,8 +15,7 @@ import pytest
 from mlgo_gym import SAMPLE_CORPUS
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.evaluation import evaluate
-from mlgo_gym.model._freeze import freeze, load_frozen
-from mlgo_gym.model._seal import seal
+from mlgo_gym.model._freeze import freeze, load_frozen, seal
 from mlgo_gym.problems import InliningForSize
 from mlgo_gym.runners import ReleaseModeModelRunner, runner_factory
 from tests.cli.command import run

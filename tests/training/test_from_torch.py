@@ -19,8 +19,7 @@ from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.envs._wrappers import FloatVectorObservation, SignedLogObservation
 from mlgo_gym.errors import ModelError, OptionsError
 from mlgo_gym.model._card import read_card
-from mlgo_gym.model._graph_writer import GraphWriter
-from mlgo_gym.model._tflite_writer import write_tflite
+from mlgo_gym.model._tflite_writer import GraphWriter, write_tflite
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
