@@ -28,9 +28,14 @@ from benchmarks.measuring import mean_interval
 from mlgo_gym.datasets import Dataset
 from mlgo_gym.problems import InliningForSize, Vocabulary
 from mlgo_gym.problems._vocabulary import ARGUMENTS, OPCODES, TYPES
-from mlgo_gym.training._distillation import AdvantageConfig, labels_of
+from mlgo_gym.training._distillation import (
+    AdvantageConfig,
+    Labels,
+    TeacherConfig,
+    fit_teacher,
+    labels_of,
+)
 from mlgo_gym.training._networks import network_features
-from mlgo_gym.training._teacher import Labels, TeacherConfig, fit_teacher
 
 _Array = np.ndarray[Any, Any]
 

@@ -27,7 +27,7 @@ from benchmarks.measuring import in_turns
 from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize, Module
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.evaluation._evaluate import Setting, module_scores
-from mlgo_gym.evaluation._scores import ModuleScores
+from mlgo_gym.evaluation._summary import ModuleScores
 from mlgo_gym.lab.cluster import RayCluster, _dispatch, _ray_executor
 from mlgo_gym.llvm import each
 

@@ -21,10 +21,10 @@ from mlgo_gym import Compiler, Corpus, RegallocEviction
 from mlgo_gym.corpus import Packages
 from mlgo_gym.model import shipped_models
 from mlgo_gym.stream import Observation
-from mlgo_gym.training._compiled import CompiledNetwork
 from mlgo_gym.training._contexts import TrainingContext, Workshop
-from mlgo_gym.training._network_code import FORBIDDEN
+from mlgo_gym.training._export import CompiledNetwork
 from mlgo_gym.training._start import load_start
+from mlgo_gym.training._trials import FORBIDDEN
 
 RECIPES = ("lupa", "cmarkgfm", "pycares", "yara-python", "box2d-py", "libsass")
 MODEL = "regalloc-eviction"

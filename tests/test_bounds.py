@@ -54,7 +54,7 @@ from mlgo_gym.runners import _interactive, _interpreter, _load
 from mlgo_gym.runners.grpc import _wire
 from mlgo_gym.search import _corpus_search
 from mlgo_gym.stream import _events, _training_log
-from mlgo_gym.training import _export, _kept_contexts, _networks, _run
+from mlgo_gym.training import _export, _networks, _run, _start
 
 LIMITS = _wire.StreamLimits()
 PROGRAM = workloads.Workload(name="", folder=Path(), about="", stdout_sha256="")
@@ -126,7 +126,7 @@ BYTES = {
     "a file of a training run": _run._MAX_BYTES,
     "a JSON file of a training run": _run._MAX_JSON_BYTES,
     "a record of a corpus search": _corpus_search._MAX_RECORD_BYTES,
-    "contexts that a training keeps": _kept_contexts.MAX_BYTES,
+    "contexts that a training keeps": _start.MAX_BYTES,
     "the file of a tune about its project": _project._MAX_BYTES,
     "the scores of a tune, and a model that it has scored": _tune_scores.MAX_BYTES,
     "the archive of sources, and the bitcode of one, that go to nodes and back": (

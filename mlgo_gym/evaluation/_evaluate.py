@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from mlgo_gym.base import InputError, OptionsError
 from mlgo_gym.corpus import OTHER_LANGUAGE, ModuleKey, Packages, PackagesLike, language_of
-from mlgo_gym.evaluation._scores import ModuleScores, scores_of
-from mlgo_gym.evaluation._summary import Scored
+from mlgo_gym.evaluation._summary import ModuleScores, Scored, scores_of
 from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, Jobs, options_of
 from mlgo_gym.model import find_model
 from mlgo_gym.problems import PolicyLike, Problem

@@ -1,18 +1,148 @@
-"""Plots of an evaluation."""
+"""Plots of evaluations, and learning curves of several seeds, by matplotlib (extra ``plot``)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+import importlib.util
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mlgo_gym.evaluation._figure import NOTE, WIDTH, new_figure, plot_label, reach
-from mlgo_gym.evaluation._summary import Scored, Statistic
+from corpus_tools.printable import printable
+from mlgo_gym.base import EnvironmentSetupError, OptionsError
+from mlgo_gym.evaluation._summary import LEVEL, RESAMPLES, Scored, Statistic
 from mlgo_gym.rollout import BASELINE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from mlgo_gym.evaluation._summary import RelativeChange
+
+WIDTH: Final = 9.0
+"""The width of figures, in inches."""
+NOTE: Final = "change against LLVM's default, in percent (left is better)"
+NO_PLOTS: Final = "plots: need matplotlib; run: pip install 'mlgo-gym[plot]'"
+"""Why there are none, where `can_plot` is false."""
+
+
+def can_plot() -> bool:
+    """Whether matplotlib is installed; importing it is left to who plots."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def check_can_plot() -> None:
+    if not can_plot():
+        raise EnvironmentSetupError(NO_PLOTS)
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of so many inches."""
+    check_can_plot()
+    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, needed only here
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def plot_label(name: str) -> str:
+    r"""A name as a plot shows it: dollars would be mathematics, and ``_`` in front hides it.
+
+    >>> print(plot_label("a$b$"))
+    a\$b\$
+    """
+    shown = printable(name).replace("$", r"\$")
+    return f" {shown}" if shown.startswith("_") else shown
+
+
+def reach(change: RelativeChange) -> tuple[float, float]:
+    """How far the interval goes to the left and to the right, in percent."""
+    low, high = change.interval or (change.value, change.value)
+    return max(100 * (change.value - low), 0.0), max(100 * (high - change.value), 0.0)
+
+
+_LEAST_POINTS: Final = 2
+
+
+def learning_curve(
+    agents: Mapping[str, Sequence[Sequence[tuple[float, float]]]],
+    *,
+    x_label: str = "decisions",
+    y_label: str = "mean reward on unseen modules (higher is better)",
+    seed: int = 0,
+) -> Figure:
+    """Draw rewards over training, each agent with its seeds.
+
+    The line is the interquartile mean over seeds, and the band its 95 % interval by bootstrap over
+    seeds (Agarwal and others, "Deep Reinforcement Learning at the Edge of the Statistical
+    Precipice", 2021). Seeds are thin lines. A reward of 0 is LLVM's own heuristic.
+
+    Args:
+        agents: by name, a curve for each seed; a curve has points ``(decisions, reward)``.
+        x_label: the name of the first numbers.
+        y_label: the name of the second numbers.
+        seed: of the bootstrap.
+
+    Raises:
+        OptionsError: there is no agent, or a curve has fewer than two points.
+        EnvironmentSetupError: matplotlib is missing.
+
+    >>> curves = [[(0, -0.3), (1000, 0.01)], [(0, -0.3), (1000, 0.03)]]
+    >>> figure = learning_curve({"PPO": curves})
+    >>> figure.axes[0].get_xlabel()
+    'decisions'
+    """
+    if not agents:
+        raise OptionsError("learning_curve: expected an agent, found none")
+    random = np.random.default_rng(seed)
+    figure = new_figure(WIDTH, 4.5)
+    axes = figure.add_subplot()
+    for index, (name, curves) in enumerate(agents.items()):
+        colour = f"C{index}"
+        places, rewards = _on_one_axis(name, curves)
+        for row in rewards:
+            axes.plot(places, row, color=colour, alpha=0.3, linewidth=0.8)
+        title = f"{name}, {len(curves)} seeds" if len(curves) > 1 else name
+        axes.plot(places, interquartile_mean(rewards), color=colour, label=plot_label(title))
+        if len(curves) > 1:
+            drawn = random.integers(len(curves), size=(RESAMPLES, len(curves)))
+            means = np.array([interquartile_mean(rewards[rows]) for rows in drawn])
+            low, high = np.percentile(means, LEVEL, axis=0)
+            axes.fill_between(places, low, high, color=colour, alpha=0.2, linewidth=0)
+    axes.axhline(0, color="black", linewidth=0.8, linestyle="--", label="LLVM's own heuristic")
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    return figure
+
+
+def _on_one_axis(
+    name: str, curves: Sequence[Sequence[tuple[float, float]]]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The places where some seed was looked at, as far as all go, and each seed's rewards there."""
+    arrays = [np.array(curve, float).reshape(-1, 2) for curve in curves]
+    shortest = min(map(len, arrays), default=0)
+    if shortest < _LEAST_POINTS:
+        raise OptionsError(
+            f"learning_curve: {name}: expected curves of {_LEAST_POINTS} points or more, found "
+            f"one of {shortest}"
+        )
+    first, last = max(each[0, 0] for each in arrays), min(each[-1, 0] for each in arrays)
+    places = np.unique(np.concatenate([each[:, 0] for each in arrays]))
+    places = places[(places >= first) & (places <= last)]
+    return places, np.array([np.interp(places, each[:, 0], each[:, 1]) for each in arrays])
+
+
+def interquartile_mean(rows: NDArray[Any]) -> NDArray[Any]:
+    """The mean over rows of the middle half of each column, without the lowest and highest quarter.
+
+    >>> float(interquartile_mean(np.array([0.0, 1.0, 2.0, 30.0])))
+    1.5
+    """
+    cut = len(rows) // 4
+    middle = np.sort(rows, axis=0)[cut : len(rows) - cut]
+    return np.asarray(middle.mean(axis=0))
+
 
 _LINEAR_PERCENT: Final = 10.0
 _PERCENT_TICKS: Final = (-50, -20, -10, -5, -2, 0, 2, 5, 10, 20, 50, 100, 200, 500, 1000)

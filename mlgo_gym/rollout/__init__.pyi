@@ -42,13 +42,13 @@ from ._measures import KeptText as KeptText
 from ._measures import ObjectUnit as ObjectUnit
 from ._measures import check_sites as check_sites
 from ._named import Mix as Mix
+from ._named import Rewards as Rewards
 from ._named import measure_kinds as measure_kinds
+from ._named import of_module as of_module
 from ._named import reward_name as reward_name
 from ._named import runs_programs as runs_programs
-from ._package_rewards import Rewards as Rewards
-from ._package_rewards import of_module as of_module
-from ._recorded import RecordedPolicy as RecordedPolicy
-from ._recorded import check_settings as check_settings
+from ._replay import RecordedPolicy as RecordedPolicy
+from ._replay import check_settings as check_settings
 from ._replay import options_of_trace as options_of_trace
 from ._replay import problem_of as problem_of
 from ._replay import settings_of_problem as settings_of_problem

@@ -27,9 +27,16 @@ from mlgo_gym.llvm import (
     options_of,
 )
 from mlgo_gym.problems import PolicyLike, Problem
-from mlgo_gym.rollout._best import Best, Tries, joins
 from mlgo_gym.rollout._measures import KeptObjectUnit, Measure, Result, TextSize, measure_of
-from mlgo_gym.rollout._rollout import BASELINE, ModuleReport, attempted, smallest_of
+from mlgo_gym.rollout._rollout import (
+    BASELINE,
+    Best,
+    ModuleReport,
+    Tries,
+    attempted,
+    joins,
+    smallest_of,
+)
 
 Form = Literal["object", "assembly", "bitcode"]
 """The form of the output: an object, assembly, or bitcode as it is after optimisation."""

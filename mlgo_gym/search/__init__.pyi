@@ -1,6 +1,6 @@
+from ._attribution import NamingCompiler as NamingCompiler
 from ._attribution import disjoint_flips as disjoint_flips
 from ._attribution import effects_of as effects_of
-from ._call_sites import NamingCompiler as NamingCompiler
 from ._corpus_search import search_corpus as search_corpus
 from ._goal import SearchSetting as SearchSetting
 from ._oracle import Oracle as Oracle
@@ -10,12 +10,12 @@ from ._oracle import Oracle as Oracle
 
 from ._attribution import Flip as Flip
 from ._attribution import FlipEffect as FlipEffect
+from ._attribution import NamedCompilation as NamedCompilation
+from ._attribution import NamedDecision as NamedDecision
 from ._attribution import Wanted as Wanted
 from ._attribution import flipped as flipped
 from ._attribution import single_flips as single_flips
-from ._call_sites import NamedCompilation as NamedCompilation
-from ._call_sites import NamedDecision as NamedDecision
 from ._corpus_search import ModuleSearch as ModuleSearch
 from ._goal import check_limit as check_limit
-from ._rewards import check_most_text as check_most_text
-from ._rewards import reward_beside as reward_beside
+from ._goal import check_most_text as check_most_text
+from ._goal import reward_beside as reward_beside

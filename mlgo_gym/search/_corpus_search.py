@@ -45,10 +45,8 @@ from mlgo_gym.llvm import (
 )
 from mlgo_gym.problems import InliningForSize, PolicyLike, as_policy
 from mlgo_gym.rollout import Measure, Rewards, Trace, of_module, trace_path
-from mlgo_gym.search._choices import Choice
-from mlgo_gym.search._goal import Found, SearchSetting
+from mlgo_gym.search._goal import Choice, Found, SearchSetting, check_most_text, reward_beside
 from mlgo_gym.search._oracle import Oracle
-from mlgo_gym.search._rewards import check_most_text, reward_beside
 
 _MAX_RECORD_BYTES: Final = 1 << 28
 _TOO_LARGE: Final = 1 << 53

@@ -32,8 +32,7 @@ from mlgo_gym.corpus import Module
 from mlgo_gym.llvm import Compilation, CompilationResult, CompileOptions, Compiler
 from mlgo_gym.problems import Answer, InliningForSize, default, never
 from mlgo_gym.rollout import Measure, measure_of, trace_of
-from mlgo_gym.search._choices import LIMITS, CallGroup, Choice, group_of
-from mlgo_gym.search._goal import Found, SearchSetting
+from mlgo_gym.search._goal import LIMITS, CallGroup, Choice, Found, SearchSetting, group_of
 from mlgo_gym.stream import Observation
 
 _FEW_USES: Final = 2

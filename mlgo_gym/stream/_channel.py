@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
+import select
 import stat
 import sys
 import tempfile
@@ -31,6 +32,25 @@ from corpus_tools.scratch import is_alive, process_namespace
 from mlgo_gym.base import EnvironmentSetupError, TrainingLogError, UsageError
 from mlgo_gym.stream._events import Context, Header, Observation
 from mlgo_gym.stream._training_log import StreamDecoder
+
+_LONGEST_S: Final = 1_000_000.0
+
+
+def is_readable(descriptor: int, timeout_s: float) -> bool:
+    """Whether there is something to read, or the end, within so many seconds."""
+    return _is_ready(descriptor, select.POLLIN, timeout_s)
+
+
+def is_writable(descriptor: int, timeout_s: float) -> bool:
+    """Whether there is room to write, or nobody who reads, within so many seconds."""
+    return _is_ready(descriptor, select.POLLOUT, timeout_s)
+
+
+def _is_ready(descriptor: int, event: int, timeout_s: float) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, event)
+    return bool(poll.poll(1000 * min(max(0.0, timeout_s), _LONGEST_S)))
+
 
 _READ_BYTES: Final = 1 << 16
 _FIFO_STEM: Final = "channel"

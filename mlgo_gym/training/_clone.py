@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from mlgo_gym.base import TrainingError
 from mlgo_gym.datasets import Dataset, DatasetWriter, header_of, record, remaining
 from mlgo_gym.training._data import Data
-from mlgo_gym.training._decisions import FittedConfig, fit_decisions
+from mlgo_gym.training._fitting import FittedConfig, fit_decisions
 from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._validation import Validation
 

@@ -28,9 +28,9 @@ from mlgo_gym.training._generations import (
     train_in_generations,
 )
 from mlgo_gym.training._networks import PolicyNetwork
-from mlgo_gym.training._perturbed import Perturbation, Perturbed, noise
-from mlgo_gym.training._ranges import Part, Positive, Range
 from mlgo_gym.training._run import TrainingRun
+from mlgo_gym.training._train import Part, Positive, Range
+from mlgo_gym.training._trials import Perturbation, Perturbed, noise
 from mlgo_gym.training._validation import Validation
 
 _Array = np.ndarray[Any, Any]

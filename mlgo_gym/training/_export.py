@@ -1,4 +1,4 @@
-"""Model directories: a network saved as LLVM and everything here takes it.
+"""Model directories: a network saved as LLVM and all here takes it; and as machine code.
 
 ::
 
@@ -40,6 +40,7 @@ from mlgo_gym.base import (
 from mlgo_gym.model import (
     CARD_FILE,
     SIGNATURE,
+    compile_model,
     converted,
     read_model_json,
     unreadable,
@@ -47,6 +48,7 @@ from mlgo_gym.model import (
 from mlgo_gym.problems import Problem
 from mlgo_gym.training._model_folder import model_folder, unwritable
 from mlgo_gym.training._networks import PolicyNetwork, check_arrays, network_from_config
+from mlgo_gym.training._trials import NetworkCode
 
 _NETWORK_FILE: Final = "network.json"
 _WEIGHTS_FILE: Final = "weights.npz"
@@ -185,3 +187,21 @@ def _write(network: PolicyNetwork, problem: Problem, folder: Path) -> None:
     write_json(folder / _NETWORK_FILE, network.config())
     with (folder / _WEIGHTS_FILE).open("wb") as file:
         np.savez(file, **_numbered(network.get_weights()))
+
+
+class CompiledNetwork(NetworkCode):
+    """The code of a network that learns."""
+
+    def __init__(self, network: PolicyNetwork, problem: Problem) -> None:
+        model = compile_model(logits_graph(network, problem), trusted=True)
+        weights = {
+            weight_name(number): np.zeros(each.shape, np.float32)
+            for number, each in enumerate(network.trainable_variables)
+        }
+        super().__init__(model, problem.layout.specs, weights)
+        self.take_weights(network)
+
+    def take_weights(self, network: PolicyNetwork) -> None:
+        """Answer as a network of the same shape does now, while nobody asks."""
+        for mine, theirs in zip(self.weights, network.trainable_variables, strict=True):
+            mine[...] = theirs.numpy()

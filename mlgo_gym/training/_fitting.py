@@ -1,18 +1,29 @@
-"""Fitting a network to targets: the supervised part that several trainers share."""
+"""Fitting a network to targets, and to recorded decisions: what several trainers share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from mlgo_gym.base import OptionsError
-from mlgo_gym.training._networks import PolicyNetwork
-from mlgo_gym.training._ranges import Count, NotNegative, Positive, Ranged
+from mlgo_gym.base import OptionsError, TrainingError
+from mlgo_gym.datasets import Episode
+from mlgo_gym.problems import Problem
+from mlgo_gym.training._data import Data
+from mlgo_gym.training._networks import (
+    ALL_FEATURES,
+    Normalization,
+    PolicyNetwork,
+    network_features,
+    network_for,
+)
+from mlgo_gym.training._run import TrainingRun
+from mlgo_gym.training._train import Count, NotNegative, Positive, Ranged, Seed, Widths
+from mlgo_gym.training._validation import Validation, validate
 
 _Array = np.ndarray[Any, Any]
 _OfRows = Callable[[Any, Any], Any]
@@ -112,3 +123,50 @@ def _step(network: PolicyNetwork, config: FitConfig, steps: int, goal: _Goal) ->
         return total, tf.reduce_sum(agreeing * weights)
 
     return tf.function(step, autograph=False, reduce_retracing=True)
+
+
+@dataclass(frozen=True)
+class FittedConfig(Ranged):
+    """The settings that decide the network; docs/guides/training.md explains each."""
+
+    seed: Seed = 0
+    features: str = ALL_FEATURES
+    hidden: Widths = (64, 64)
+    rows: Count = 200_000
+    fit: FitConfig = field(default_factory=FitConfig)
+
+
+def rows_of(episodes: Iterable[Episode], problem: Problem, config: FittedConfig) -> Rows:
+    """Decisions of episodes, drawn at random; those without a weight count 1."""
+    parts = list(episodes)
+    if not parts:
+        raise TrainingError("imitation: expected recorded decisions, found none")
+    observations = np.concatenate([each.observations for each in parts])
+    actions = np.concatenate([each.actions for each in parts])
+    weights = np.concatenate([each.label("sample_weight") for each in parts])
+    weights = np.where(np.isfinite(weights), weights, 1.0)
+    random = np.random.default_rng(config.seed)
+    order = np.sort(random.permutation(len(actions))[: config.rows])
+    return Rows(problem.layout.columns(observations[order]), actions[order], weights[order])
+
+
+def fit_decisions(
+    run: TrainingRun, episodes: Iterable[Episode], config: FittedConfig, data: Data
+) -> Validation:
+    """Fit a network to decisions, leave it as the run's model, and validate it."""
+    rows = rows_of(episodes, run.problem, config)
+    features = network_features(run.problem, config.features)
+    normalization = Normalization.fit(rows.columns, features)
+    network = network_for(run.problem, normalization, config.hidden, config.seed)
+    run.doing("fitting")
+    numbers: dict[str, float] = {}
+    for epoch, numbers in enumerate(fit_actions(network, rows, config.fit, config.seed)):
+        run.scalars(epoch, {f"fit/{key}": value for key, value in numbers.items()})
+        if run.is_over:
+            break
+    run.export(network, numbers)
+    run.doing("validation")
+    found = validate(run.model, data, run.problem)
+    run.scalars(config.fit.epochs, found.scalars())
+    run.export(run.model, {**numbers, "validation": found.to_json()})
+    return found

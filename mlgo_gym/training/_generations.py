@@ -17,21 +17,20 @@ from corpus_tools.reading import Shape
 from mlgo_gym.base import WorkloadError
 from mlgo_gym.llvm import Compiler
 from mlgo_gym.rollout import Failure
-from mlgo_gym.training._compiled import CompiledNetwork
 from mlgo_gym.training._contexts import Sampler, TrainingContext, Workshop
 from mlgo_gym.training._data import Data
-from mlgo_gym.training._export import save_model
-from mlgo_gym.training._features import ALL_FEATURES
+from mlgo_gym.training._export import CompiledNetwork, save_model
 from mlgo_gym.training._networks import (
+    ALL_FEATURES,
     PolicyNetwork,
     check_arrays,
     network_for,
     network_from_config,
     with_margin,
 )
-from mlgo_gym.training._ranges import Count, NotNegative, Range, Ranged, Seed, Whole, Widths
 from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._start import Prepared, load_start, prepared, statistics
+from mlgo_gym.training._train import Count, NotNegative, Range, Ranged, Seed, Whole, Widths
 from mlgo_gym.training._validation import Validation, validate, validate_functions
 
 _Array = np.ndarray[Any, Any]

@@ -35,8 +35,8 @@ from mlgo_gym.training._generations import (
     train_in_generations,
 )
 from mlgo_gym.training._networks import PolicyNetwork
-from mlgo_gym.training._ranges import Count, Part, Positive, Range, Ranged
 from mlgo_gym.training._run import TrainingRun
+from mlgo_gym.training._train import Count, Part, Positive, Range, Ranged
 from mlgo_gym.training._trials import Trial, Trials, TrialSetting, Tried
 from mlgo_gym.training._validation import Validation
 

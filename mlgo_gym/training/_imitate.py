@@ -20,9 +20,9 @@ from mlgo_gym.llvm import llvm_version
 from mlgo_gym.problems import DEFAULT_ADVICE, InliningForSize
 from mlgo_gym.rollout import Failure, trace_paths
 from mlgo_gym.training._data import Data
-from mlgo_gym.training._decisions import FittedConfig, fit_decisions
-from mlgo_gym.training._ranges import Positive
+from mlgo_gym.training._fitting import FittedConfig, fit_decisions
 from mlgo_gym.training._run import TrainingRun
+from mlgo_gym.training._train import Positive
 from mlgo_gym.training._validation import Validation
 
 REWARDLESS = "it answers as traces do, which 'search' has chosen by one"

@@ -1,23 +1,39 @@
-"""Networks that answer LLVM, in Keras on TensorFlow.
+"""Networks that answer LLVM, in Keras on TensorFlow; their features, and how these are normalised.
 
 A network takes a batch of observations as LLVM sends them, by feature, and returns one logit for
 each action; its decision is the largest. It starts as a policy that is known: the inliner's as
 LLVM's own heuristic, to which the network adds, so that every trainer begins at the baseline.
+
+The features that it is given are a text of names, joined by ``+`` and ``-``, such as
+``core-edge_count``: sets, such as ``core``, what LLVM's advisor sends, ``ir2vec``, embeddings of
+callee and caller, or ``counts``, the same where the vocabulary counts, ``derived``, what is read
+from LLVM's module besides, and single features. What comes first is what there is to begin with; a
+text that begins with ``-`` leaves out of all.
+
+Every feature becomes two numbers, by statistics that are fitted once and kept inside the graph: its
+signed logarithm, standardised, which keeps large counts apart, and its value clipped to the bulk of
+what was seen and scaled to [-1, 1], which keeps costs near the threshold apart. Infinities are
+clipped; NaN becomes the upper bound, since LLVM sends it for what is infinitely heavy
+(``use_def_density``).
 """
 
 from __future__ import annotations
 
+import math
 import operator
 import pkgutil
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
-from typing import Any, ClassVar, Final
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from typing import Any, ClassVar, Final, Self
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from corpus_tools.printable import listed
 from corpus_tools.reading import brief
 from mlgo_gym.base import InputError, OptionsError
 from mlgo_gym.problems import (
@@ -26,12 +42,167 @@ from mlgo_gym.problems import (
     InliningForSize,
     Problem,
     RegallocEviction,
+    Vocabulary,
     problem_named,
     problems,
 )
-from mlgo_gym.training._features import ALL_FEATURES, choose_features
-from mlgo_gym.training._network_code import FORBIDDEN
-from mlgo_gym.training._normalization import Normalization
+from mlgo_gym.training._trials import FORBIDDEN
+
+CORE: Final = "core"
+EMBEDDINGS: Final = "ir2vec"
+"""The set of the features that LLVM sends where it has a vocabulary."""
+COUNTS: Final = "counts"
+"""The name of that set where the vocabulary is one that counts."""
+ALL_FEATURES: Final = ""
+"""The text of all features that there are."""
+_MASK: Final = "mask"
+_TERM: Final = re.compile(r"([+-]?)([^+-]+)")
+
+
+def feature_sets(problem: Problem) -> dict[str, tuple[str, ...]]:
+    """The sets that a text can name, each with its features: all but masks.
+
+    >>> from mlgo_gym.problems import InliningForSize
+    >>> feature_sets(InliningForSize(ir2vec="ones"))["counts"]
+    ('callee_embedding', 'caller_embedding')
+    """
+    names = tuple(name for name in problem.layout.feature_names if name != _MASK)
+    sets = {CORE: tuple(name for name in names if name not in problem.optional_names())}
+    for setting, optional in problem.optional.items():
+        if there := tuple(name for name in names if name in optional):
+            sets[setting] = there
+    if EMBEDDINGS in sets and _counts(problem):
+        sets[COUNTS] = sets[EMBEDDINGS]
+    return sets
+
+
+def _counts(problem: Problem) -> bool:
+    """Whether a setting names a vocabulary that counts."""
+    files = (getattr(problem, name, None) for name in problem.file_settings)
+    return any(isinstance(each, Vocabulary) and each.counts for each in files)
+
+
+def choose_features(problem: Problem, text: str, needed: Sequence[str]) -> tuple[str, ...]:
+    """The features that a text chooses, in LLVM's order.
+
+    Args:
+        problem: whose features these are.
+        text: names joined by ``+`` and ``-``; empty chooses all.
+        needed: what the network cannot do without, since LLVM's own rule is a part of it.
+
+    Raises:
+        OptionsError: a name is unknown, or one that is needed is left out.
+
+    >>> from mlgo_gym.problems import InliningForSize
+    >>> choose_features(InliningForSize(), "core-edge_count", ("cost_estimate",))[:2]
+    ('sroa_savings', 'sroa_losses')
+    >>> choose_features(InliningForSize(), "callee_users+cost_estimate", ("cost_estimate",))
+    ('cost_estimate', 'callee_users')
+    """
+    sets = feature_sets(problem)
+    every = tuple(dict.fromkeys(name for names in sets.values() for name in names))
+    if text and "".join(sign + name for sign, name in _TERM.findall(text)) != text:
+        raise OptionsError(f"features: expected names joined by + and -, found {text!r}")
+    chosen = set() if re.match(r"[^+-]", text) else {*every}
+    for sign, name in _TERM.findall(text):
+        names = sets.get(name, (name,))
+        if name not in sets and name not in every:
+            known = listed((*sets, *every), name)
+            raise OptionsError(f"features: expected some of {known}, found {name!r}")
+        chosen = chosen.difference(names) if sign == "-" else chosen.union(names)
+    for name in needed:
+        if name not in chosen:
+            raise OptionsError(
+                f"features: expected {name!r}, by which LLVM's rule goes that the network adds to, "
+                f"found {text!r}"
+            )
+    return tuple(name for name in every if name in chosen)
+
+
+_LOWEST_SCALE: Final = 1e-3
+_LARGEST: Final = 1e9
+_DEVIATIONS: Final = 5.0
+
+_BULK: Final = (0.5, 99.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Normalization:
+    """Mean, deviation and two percentiles of ``sign(x) * log(1 + |x|)``, for each number.
+
+    A feature of several numbers that differ in kind, such as an embedding, is named for each.
+    """
+
+    names: tuple[str, ...]
+    mean: tuple[float, ...]
+    scale: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        for key in ("mean", "scale", "low", "high"):
+            if len(getattr(self, key)) != len(self.names):
+                raise OptionsError(
+                    f"normalisation: {key}: expected {len(self.names)} numbers, "
+                    f"found {len(getattr(self, key))}"
+                )
+
+    @classmethod
+    def fit(cls, columns: Mapping[str, np.ndarray[Any, Any]], names: Sequence[str]) -> Self:
+        """The statistics of what was observed, as far as it is finite.
+
+        Args:
+            columns: arrays ``[N, ...]`` by feature; of a feature that is named once, all numbers
+                are of one kind, such as positions.
+            names: one for each number.
+        """
+        numbers = Counter(names)
+        rows = [
+            _statistics(name, part)
+            for name, count in numbers.items()
+            for part in np.split(np.asarray(columns[name], np.float64).reshape(-1, count), count, 1)
+        ]
+        mean, scale, low, high = zip(*rows, strict=True)
+        return cls(tuple(names), mean, scale, low, high)
+
+    def to_json(self) -> dict[str, Any]:
+        return {key: list(getattr(self, key)) for key in ("names", "mean", "scale", "low", "high")}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        try:
+            numbers = [tuple(map(float, value[key])) for key in ("mean", "scale", "low", "high")]
+            names = tuple(map(str, value["names"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise OptionsError(f"normalisation: expected its statistics: {error!r}") from error
+        if not all(map(math.isfinite, chain(*numbers))):
+            raise OptionsError("normalisation: expected finite statistics, found others")
+        return cls(names, *numbers)
+
+    def __call__(self, values: Any) -> Any:
+        """Normalise inside a graph: ``float32 [..., features]`` to ``[..., 2 * features]``."""
+        low, high, mean, scale = (
+            tf.constant(each, tf.float32) for each in (self.low, self.high, self.mean, self.scale)
+        )
+        known = tf.where(tf.equal(values, values), values, high)
+        clipped = tf.minimum(tf.maximum(known, low), high)
+        linear = (clipped - low) * (2.0 / tf.maximum(high - low, _LOWEST_SCALE)) - 1.0
+        bounded = tf.minimum(tf.maximum(known, -_LARGEST), _LARGEST)
+        logarithm = tf.sign(bounded) * tf.math.log(1.0 + tf.abs(bounded))
+        standard = (logarithm - mean) / scale
+        standard = tf.minimum(tf.maximum(standard, -_DEVIATIONS), _DEVIATIONS)
+        return tf.concat([standard, linear], axis=-1)
+
+
+def _statistics(name: str, values: np.ndarray[Any, Any]) -> tuple[float, float, float, float]:
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        raise OptionsError(f"normalisation: expected finite values of {name!r}, found none")
+    logarithm = np.sign(finite) * np.log1p(np.abs(finite))
+    low, high = np.percentile(finite, _BULK)
+    scale = max(float(logarithm.std()), _LOWEST_SCALE)
+    return float(logarithm.mean()), scale, float(low), float(high)
+
 
 _MOST_WEIGHTS: Final = 1 << 26
 MOST_LAYERS: Final = 64

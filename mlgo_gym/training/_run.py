@@ -42,7 +42,7 @@ from mlgo_gym.model import CARD_FILE
 from mlgo_gym.problems import Problem
 from mlgo_gym.training._export import FILE_ERRORS, reason, save_model
 from mlgo_gym.training._networks import PolicyNetwork
-from mlgo_gym.training._ranges import NotNegative, Ranged, Whole
+from mlgo_gym.training._train import NotNegative, Ranged, Whole
 
 _DATA: Final = ("trained_on", "validated_on")
 """The parts of a model's provenance that are also in the run's configuration."""

@@ -27,8 +27,7 @@ from mlgo_gym.rollout import BASELINE, Comparison, Rewards, compared, of_module
 from mlgo_gym.runners import native_policy
 from mlgo_gym.training._contexts import TrainingContext, Workshop
 from mlgo_gym.training._data import Data, successes
-from mlgo_gym.training._network_code import NetworkCode
-from mlgo_gym.training._trials import Scores
+from mlgo_gym.training._trials import NetworkCode, Scores
 
 WORSE_WEIGHT: Final = 0.1
 """The weight of the share of modules that are worse, beside the change itself."""

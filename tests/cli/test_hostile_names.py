@@ -20,8 +20,7 @@ from mlgo_gym.cli.show._output import Output
 from mlgo_gym.cli.show._page import as_page
 from mlgo_gym.evaluation import learning_curve
 from mlgo_gym.evaluation._plots import plots_of
-from mlgo_gym.evaluation._scores import ModuleScores
-from mlgo_gym.evaluation._summary import Scored
+from mlgo_gym.evaluation._summary import ModuleScores, Scored
 from mlgo_gym.rollout._linked_text import Code
 from mlgo_gym.rollout._rollout import BASELINE
 from tests.cli.test_comparison import report

@@ -24,7 +24,7 @@ from mlgo_gym.llvm._watching import Ended, watching
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.runners._models import model_policies
-from mlgo_gym.runners._worker import WorkerPolicy
+from mlgo_gym.runners._policy import WorkerPolicy
 from tests.cli.command import check_refused, run
 
 trace = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")

@@ -26,8 +26,8 @@ from mlgo_gym.envs._compilation_env import CompilationEnv
 from mlgo_gym.envs._making import make_env
 from mlgo_gym.errors import CorpusError, ModuleError, OptionsError, UsageError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.runners._base import ScriptedRunner
 from mlgo_gym.runners._policy import RunnerPolicy
-from mlgo_gym.runners._scripted import ScriptedRunner
 from tests.waiting import time_is_up
 
 ID = "mlgo_gym/InliningForSize-v0"

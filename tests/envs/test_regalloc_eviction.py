@@ -22,8 +22,8 @@ from mlgo_gym.errors import CorpusError, ModuleError, OptionsError, UsageError
 from mlgo_gym.llvm import _compilation
 from mlgo_gym.llvm._waiting import run_to_end
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction, first_legal
+from mlgo_gym.runners._base import ScriptedRunner
 from mlgo_gym.runners._policy import RunnerPolicy
-from mlgo_gym.runners._scripted import ScriptedRunner
 from tests.waiting import time_is_up
 
 ID = "mlgo_gym/RegallocEviction-v0"

@@ -64,7 +64,7 @@ FUZZED: Final = {
     "mlgo_gym/search/_corpus_search.py": "record",
     "mlgo_gym/stream/_training_log.py": "log",
     "mlgo_gym/training/_export.py": "network",
-    "mlgo_gym/training/_label_rounds.py": "configuration",
+    "mlgo_gym/training/_advantage.py": "configuration",
     "mlgo_gym/training/_run.py": "checkpoint",
 }
 """The module, and a target that reads through it."""
@@ -125,7 +125,7 @@ ELSEWHERE: Final = {
     "mlgo_gym/runners/_under_training.py": "'output spec'",
     "mlgo_gym/testing/_executor.py": _OWN,
     "mlgo_gym/testing/_measure.py": _OWN,
-    "mlgo_gym/training/_kept_contexts.py": "tests/training/test_kept_contexts.py damages one",
+    "mlgo_gym/training/_start.py": "tests/training/test_kept_contexts.py damages one",
     "mlgo_gym/training/_train.py": "words of a command line",
 }
 """Modules without a target, and why."""

@@ -26,8 +26,8 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.problems._policy import Policy
 from mlgo_gym.rollout._replay import record, replay
 from mlgo_gym.rollout._trace import Trace
-from mlgo_gym.runners._worker import WorkerPolicy
-from mlgo_gym.search._call_sites import NamingCompiler
+from mlgo_gym.runners._policy import WorkerPolicy
+from mlgo_gym.search._attribution import NamingCompiler
 from mlgo_gym.stream._events import Observation
 
 DERIVED = InliningForSize(derived=True, size_increase_threshold=math.inf)

@@ -24,7 +24,7 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.problems._policy import Policy
 from mlgo_gym.rollout._replay import record, replay
 from mlgo_gym.rollout._trace import Trace
-from mlgo_gym.runners._worker import WorkerPolicy
+from mlgo_gym.runners._policy import WorkerPolicy
 from mlgo_gym.stream._events import Observation
 from tests.conftest import require
 

@@ -15,8 +15,7 @@ from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm._task import OPTIMIZE
 from mlgo_gym.problems._policy import WatchedPolicy
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction, first_legal, keep
-from mlgo_gym.rollout._recorded import RecordedContexts
-from mlgo_gym.rollout._replay import record, replay
+from mlgo_gym.rollout._replay import RecordedContexts, record, replay
 from mlgo_gym.rollout._trace import Trace
 from tests.conftest import require
 

@@ -21,8 +21,8 @@ from mlgo_gym.problems._regalloc_eviction import RegallocEviction, first_legal, 
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
 from mlgo_gym.rollout._allocation import Allocator, geometric_mean_ratio
 from mlgo_gym.rollout._rollout import Decision, RecordingPolicy
+from mlgo_gym.runners._base import ScriptedRunner
 from mlgo_gym.runners._policy import RunnerPolicy
-from mlgo_gym.runners._scripted import ScriptedRunner
 from mlgo_gym.stream._events import Observation
 from tests.conftest import lacking, require
 from tests.problems.test_regalloc import pressure

@@ -16,10 +16,9 @@ from mlgo_gym.problems._regalloc_eviction import (
 )
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
 from mlgo_gym.rollout._allocation import AllocationResult
-from mlgo_gym.rollout._best import Tries, best_by_problem, best_of, joins
 from mlgo_gym.rollout._deployment import deploy
 from mlgo_gym.rollout._measures import AllocationCost, KeptObjectUnit, Result, TextSize
-from mlgo_gym.rollout._rollout import BASELINE, rollout
+from mlgo_gym.rollout._rollout import BASELINE, Tries, best_by_problem, best_of, joins, rollout
 
 EVICTION = RegallocEviction()
 POLICIES: dict[str, PolicyLike] = {

@@ -13,8 +13,7 @@ from mlgo_gym.errors import TraceError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default, never
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
-from mlgo_gym.rollout._recorded import RecordedContexts, RecordedPolicy
-from mlgo_gym.rollout._replay import record
+from mlgo_gym.rollout._replay import RecordedContexts, RecordedPolicy, record
 from mlgo_gym.rollout._trace import Trace
 from tests.cli.command import check_refused, run
 

@@ -14,9 +14,8 @@ from mlgo_gym.errors import SpecError, UsageError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.rollout._rollout import rollout
-from mlgo_gym.runners._base import MLModelRunner
+from mlgo_gym.runners._base import MLModelRunner, NoInferenceModelRunner, ScriptedRunner
 from mlgo_gym.runners._policy import RunnerPolicy
-from mlgo_gym.runners._scripted import NoInferenceModelRunner, ScriptedRunner
 from mlgo_gym.testing import ContractError, check_runner
 
 INPUTS = tuple(

@@ -11,8 +11,8 @@ import pytest
 from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.runners._base import ScriptedRunner
 from mlgo_gym.runners._load import MODES, runner_factory
-from mlgo_gym.runners._scripted import ScriptedRunner
 from mlgo_gym.runners.grpc._client import GrpcInteractiveModelRunner
 from mlgo_gym.runners.grpc._server import serve_grpc
 from mlgo_gym.testing import check_runner

@@ -18,9 +18,8 @@ import pytest
 from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import RunnerError, TrainingLogError
-from mlgo_gym.runners._base import MLModelRunner
+from mlgo_gym.runners._base import MLModelRunner, NoInferenceModelRunner, ScriptedRunner
 from mlgo_gym.runners._interactive import InteractiveModelRunner, PipeHost
-from mlgo_gym.runners._scripted import NoInferenceModelRunner, ScriptedRunner
 from mlgo_gym.stream._events import Header
 from mlgo_gym.testing import check_runner
 

@@ -17,7 +17,7 @@ from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._vocabulary import PRESETS, Vocabulary
-from mlgo_gym.runners._base import MLModelRunner
+from mlgo_gym.runners._base import MLModelRunner, ScriptedRunner
 from mlgo_gym.runners._load import runner_factory
 from mlgo_gym.runners._models import (
     load_model,
@@ -27,7 +27,6 @@ from mlgo_gym.runners._models import (
 )
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._release import ReleaseModeModelRunner
-from mlgo_gym.runners._scripted import ScriptedRunner
 from mlgo_gym.stream._events import Header, Observation
 
 MODELS = Path(__file__).parents[1] / "models"

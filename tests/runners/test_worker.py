@@ -21,7 +21,7 @@ from mlgo_gym.problems._regalloc_priority import RegallocPriority, by_size
 from mlgo_gym.rollout._replay import record, replay, resume
 from mlgo_gym.rollout._rollout import Decision, RecordingPolicy, rollout
 from mlgo_gym.runners._models import model_policies
-from mlgo_gym.runners._worker import WorkerPolicy
+from mlgo_gym.runners._policy import WorkerPolicy
 from mlgo_gym.stream._events import Observation
 
 LIFTED = InliningForSize(size_increase_threshold=math.inf)

@@ -14,9 +14,8 @@ from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.problems._policy import FunctionPolicy, Policy, SentPolicy
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.runners._worker import WorkerPolicy
-from mlgo_gym.search._attribution import Flip, disjoint_flips, effects_of
-from mlgo_gym.search._call_sites import NamingCompiler
+from mlgo_gym.runners._policy import WorkerPolicy
+from mlgo_gym.search._attribution import Flip, NamingCompiler, disjoint_flips, effects_of
 from mlgo_gym.stream._events import Observation
 from tests.search.recompiled import saved_by_single_flips
 
@@ -183,7 +182,7 @@ def test_flips_in_the_worker(policy: Policy, sample: Corpus) -> None:
 
 
 def test_without_names(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mlgo_gym.search._call_sites.replace", lambda task, **_: task)
+    monkeypatch.setattr("mlgo_gym.search._attribution.replace", lambda task, **_: task)
     with pytest.raises(EnvironmentSetupError) as caught:
         NamingCompiler(compiler, Module.from_ir(_TWO_CALLERS), lambda _: 0).compile()
     assert str(caught.value) == (

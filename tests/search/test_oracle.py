@@ -19,9 +19,8 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize, always, defaul
 from mlgo_gym.rollout._replay import replay
 from mlgo_gym.rollout._trace import Trace, trace_path
 from mlgo_gym.search import _corpus_search
-from mlgo_gym.search._choices import LEVELS, USER_CLASSES, Choice, group_of
 from mlgo_gym.search._corpus_search import ModuleSearch, search_corpus
-from mlgo_gym.search._goal import SearchSetting
+from mlgo_gym.search._goal import LEVELS, USER_CLASSES, Choice, SearchSetting, group_of
 from mlgo_gym.search._oracle import _ORDER, Oracle, small
 from mlgo_gym.stream._events import Observation
 from tests.search.test_attribution import _TWO_CALLERS

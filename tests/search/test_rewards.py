@@ -16,9 +16,8 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.rollout import measure_named, rollout
 from mlgo_gym.rollout._replay import replay
 from mlgo_gym.rollout._trace import Trace, trace_path
-from mlgo_gym.search._choices import Choice
 from mlgo_gym.search._corpus_search import ModuleSearch, search_corpus
-from mlgo_gym.search._goal import SearchSetting
+from mlgo_gym.search._goal import Choice, SearchSetting
 from mlgo_gym.search._oracle import Oracle
 from tests.lab.programs.conftest import ADDRESS, DESCRIPTION, MakeCorpus
 from tests.search.test_oracle import BASES, PROBLEM, steps

@@ -18,15 +18,13 @@ from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default, never
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.rollout._rollout import Failure
-from mlgo_gym.training._advantage import _Trainer, train
+from mlgo_gym.training._advantage import LabelRounds, _Trainer, train
 from mlgo_gym.training._data import Data, describe
-from mlgo_gym.training._distillation import AdvantageConfig
+from mlgo_gym.training._distillation import AdvantageConfig, Labels, TeacherConfig, fit_teacher
 from mlgo_gym.training._export import load_network
 from mlgo_gym.training._fitting import FitConfig
-from mlgo_gym.training._label_rounds import LabelRounds
 from mlgo_gym.training._labels import LabelSetting, label_modules, shares_of, survey
 from mlgo_gym.training._run import TrainingRun
-from mlgo_gym.training._teacher import Labels, TeacherConfig, fit_teacher
 from mlgo_gym.training._train import NothingToLearnError
 from tests.training.conftest import data_of
 from tests.training.test_contexts import InliningForObjects

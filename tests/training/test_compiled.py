@@ -14,15 +14,15 @@ from mlgo_gym.errors import ModelError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import ASKING_POSITION, RegallocEviction
-from mlgo_gym.training._compiled import CompiledNetwork
-from mlgo_gym.training._network_code import FORBIDDEN, NetworkCode
+from mlgo_gym.training._export import CompiledNetwork
 from mlgo_gym.training._networks import (
     EvictionNetwork,
     InliningNetwork,
+    Normalization,
     PolicyNetwork,
     network_features,
 )
-from mlgo_gym.training._normalization import Normalization
+from mlgo_gym.training._trials import FORBIDDEN, NetworkCode
 from tests.conftest import one_in
 
 Recorded = np.ndarray[Any, Any]

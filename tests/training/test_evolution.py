@@ -19,15 +19,14 @@ from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
-from mlgo_gym.training._compiled import CompiledNetwork
 from mlgo_gym.training._contexts import TrainingContext, Workshop
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._evolution import Ascent, Config, train, worth_of
+from mlgo_gym.training._export import CompiledNetwork
 from mlgo_gym.training._generations import Generation, restored
-from mlgo_gym.training._networks import InliningNetwork, network_features
-from mlgo_gym.training._normalization import Normalization
-from mlgo_gym.training._perturbed import Perturbation, Perturbed, noise
+from mlgo_gym.training._networks import InliningNetwork, Normalization, network_features
 from mlgo_gym.training._run import TrainingRun
+from mlgo_gym.training._trials import Perturbation, Perturbed, noise
 from tests.training.conftest import data_of
 
 INLINING = InliningForSize()

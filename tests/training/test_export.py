@@ -27,8 +27,7 @@ from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._release import ReleaseModeModelRunner
 from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
 from mlgo_gym.training._export import load_network, save_model
-from mlgo_gym.training._networks import PolicyNetwork, network_features, network_for
-from mlgo_gym.training._normalization import Normalization
+from mlgo_gym.training._networks import Normalization, PolicyNetwork, network_features, network_for
 from tests.conftest import no_room, one_in
 from tests.training.conftest import Recorded, record
 

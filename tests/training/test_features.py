@@ -18,8 +18,7 @@ from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.runners import ModelUnderTrainingRunner, ReleaseModeModelRunner
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.training import train
-from mlgo_gym.training._networks import EvictionNetwork, network_features
-from mlgo_gym.training._normalization import Normalization
+from mlgo_gym.training._networks import EvictionNetwork, Normalization, network_features
 
 ALL = InliningForSize().layout.feature_names
 

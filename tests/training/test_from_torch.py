@@ -26,9 +26,8 @@ from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
 from mlgo_gym.runners._release import ReleaseModeModelRunner
 from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
-from mlgo_gym.training._from_torch import VectorNormalization, export_torch
+from mlgo_gym.training._from_torch import VectorNormalization, export_torch, translated
 from mlgo_gym.training._from_torch import _exported as exported
-from mlgo_gym.training._torch_operators import translated
 from tests.model.agreement import interpreter
 from tests.training.conftest import Recorded
 

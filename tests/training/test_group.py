@@ -22,8 +22,7 @@ from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._export import load_network
 from mlgo_gym.training._group import Config, PolicyGradient, UpdateConfig, advantages_of, train
-from mlgo_gym.training._networks import InliningNetwork, network_features
-from mlgo_gym.training._normalization import Normalization
+from mlgo_gym.training._networks import InliningNetwork, Normalization, network_features
 from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._trials import Trial, Tried
 from mlgo_gym.training._validation import Validation

@@ -25,8 +25,7 @@ from mlgo_gym.search._goal import SearchSetting
 from mlgo_gym.training import _clone as clone
 from mlgo_gym.training import _imitate as imitate
 from mlgo_gym.training._data import Data
-from mlgo_gym.training._decisions import FittedConfig, rows_of
-from mlgo_gym.training._fitting import FitConfig
+from mlgo_gym.training._fitting import FitConfig, FittedConfig, rows_of
 from mlgo_gym.training._run import TrainingRun
 
 FIT = FitConfig(epochs=30, batch_size=64)

@@ -18,9 +18,9 @@ from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import TrainingError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
-from mlgo_gym.training import _kept_contexts
+from mlgo_gym.training import _start
 from mlgo_gym.training._contexts import TrainingContext, Workshop
-from mlgo_gym.training._kept_contexts import KeptContexts, key_of
+from mlgo_gym.training._start import KeptContexts, key_of
 
 KEY = {"llvm_version": "22.1.0"}
 
@@ -87,7 +87,7 @@ def test_a_file_that_was_cut_off_or_changed(kept: Path) -> None:
 def test_a_file_that_unpacks_to_more_than_is_read(
     kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_kept_contexts, "MAX_BYTES", 1 << 22)
+    monkeypatch.setattr(_start, "MAX_BYTES", 1 << 22)
     assert KeptContexts(kept, KEY).contexts
     with np.load(kept) as file:
         arrays = dict(file) | {"more": np.zeros(1 << 22, np.uint8)}
@@ -214,7 +214,7 @@ def test_once_a_minute(
     tmp_path: Path, modules: list[list[TrainingContext]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr(_kept_contexts, "monotonic", lambda: now[0])
+    monkeypatch.setattr(_start, "monotonic", lambda: now[0])
     path = tmp_path / "all.npz"
     files = KeptContexts(path, KEY)
     for seconds, written in ((60, 0), (1, 2), (60, 2), (1, 4)):

@@ -14,9 +14,8 @@ from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.errors import OptionsError, TrainingError
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.training import _run
-from mlgo_gym.training._advantage import train
+from mlgo_gym.training._advantage import LabelRounds, train
 from mlgo_gym.training._distillation import distilled, labels_of
-from mlgo_gym.training._label_rounds import LabelRounds
 from mlgo_gym.training._labels import LabelSetting, label_modules
 from mlgo_gym.training._networks import network_features
 from mlgo_gym.training._run import TrainingRun

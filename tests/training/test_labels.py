@@ -11,7 +11,7 @@ from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._packages import ModuleKey, Packages
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize, never
-from mlgo_gym.search._call_sites import NamedDecision
+from mlgo_gym.search._attribution import NamedDecision
 from mlgo_gym.training._labels import LabelSetting, _wanted, label_modules
 from tests.curation.make import assembled, make_corpus
 from tests.search.recompiled import saved_by_single_flips, saved_together

@@ -17,12 +17,12 @@ from mlgo_gym.training._fitting import FitConfig, Rows, fit_actions
 from mlgo_gym.training._networks import (
     EvictionNetwork,
     InliningNetwork,
+    Normalization,
     network_features,
     network_for,
     network_from_config,
     with_margin,
 )
-from mlgo_gym.training._normalization import Normalization
 from tests.training.conftest import Recorded
 
 INLINING, EVICTION = InliningForSize(), RegallocEviction()

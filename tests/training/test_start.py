@@ -16,8 +16,7 @@ from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
 from mlgo_gym.training._contexts import Sampler, TrainingContext, Workshop
 from mlgo_gym.training._group import Config
-from mlgo_gym.training._networks import network_features, network_for
-from mlgo_gym.training._normalization import Normalization
+from mlgo_gym.training._networks import Normalization, network_features, network_for
 from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._start import load_start, prepared, statistics
 from tests.training.conftest import Recorded, data_of, record

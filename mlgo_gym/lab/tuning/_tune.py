@@ -68,7 +68,7 @@ _TREES: Final = 100
 _ROUNDS: Final = 3
 _MOST_BATCHES: Final = 24
 _LABELLING: Final = 0.75
-"""The trainer's (`training._label_rounds`), whose import loads TensorFlow."""
+"""The trainer's (`training._advantage`), whose import loads TensorFlow."""
 
 _ROUND_PARTS: Final = 1.5
 """A round without labels, and the evaluation after, in times of two compilations of all."""

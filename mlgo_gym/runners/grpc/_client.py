@@ -10,10 +10,10 @@ from typing import Final
 from mlgo_gym.base import OptionsError, RunnerError, SpecError, TensorSpec, UsageError
 from mlgo_gym.runners._base import MLModelRunner
 from mlgo_gym.runners.grpc._address import Address
-from mlgo_gym.runners.grpc._watchdog import Watchdog
 from mlgo_gym.runners.grpc._wire import (
     AUTHORIZATION,
     DEFAULT_MAX_MESSAGE_BYTES,
+    Watchdog,
     bearer,
     channel_options,
     check_message_limit,

@@ -47,7 +47,7 @@ from mlgo_gym.errors import (
     UsageError,
 )
 from mlgo_gym.evaluation._evaluate import evaluate
-from mlgo_gym.evaluation._scores import ModuleScores
+from mlgo_gym.evaluation._summary import ModuleScores
 from mlgo_gym.lab.cluster import _ray_executor, _ray_worker
 from mlgo_gym.lab.cluster._cluster import RayCluster
 from mlgo_gym.lab.cluster._ray_worker import FREE_BYTES, facts

@@ -10,7 +10,7 @@ import pytest
 from mlgo_gym.cli import Cell
 from mlgo_gym.corpus._packages import ModuleKey
 from mlgo_gym.errors import InputError
-from mlgo_gym.evaluation._scores import ModuleScores
+from mlgo_gym.evaluation._summary import ModuleScores
 from mlgo_gym.lab.tuning._tuned import (
     BUILT,
     ENOUGH,
