@@ -174,9 +174,6 @@ class OperatorCode:
             optimised.
         size_bytes: the size of its machine code; 0 where LLVM has made none of it, or has merged
             it with another's.
-
-    >>> OperatorCode(3, "FULLY_CONNECTED", ("dense/MatMul", "dense/BiasAdd"), 4100, 220).number
-    3
     """
 
     number: int | None

@@ -15,26 +15,22 @@ import hashlib
 import json
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlgo_gym.base import InternalError, ModuleError
-from mlgo_gym.corpus import Corpus
 from mlgo_gym.llvm import (
-    DEFAULT_TIMEOUT_S,
     CompilationResult,
     CompileOptions,
     Compiler,
-    Jobs,
     each,
     options_of,
 )
-from mlgo_gym.problems import PolicyLike, Problem
 from mlgo_gym.rollout._link import ElfObject, Link
 from mlgo_gym.rollout._measures import (
     KeptObjectUnit,
@@ -44,6 +40,8 @@ from mlgo_gym.rollout._measures import (
     Result,
     Unit,
 )
+
+_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,33 +136,9 @@ class LinkedText(Measure):
         self._places: Final = {name: place for place, name in enumerate(self._package)}
 
     @classmethod
-    def of(
-        cls,
-        corpus: Corpus,
-        policy: tuple[Problem, PolicyLike] | None = None,
-        *,
-        opt_level: str | None = None,
-        jobs: Jobs = 1,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-    ) -> LinkedText:
-        """The measure of a package whose other objects are LLVM's own, or a policy's.
-
-        Args:
-            corpus: the package. Modules that cannot be compiled are taken to have no code.
-            policy: what LLVM asks, and what answers it.
-            opt_level: clang's level to compile at; ``None`` takes each module's own.
-            jobs: how many modules are compiled at once.
-            timeout_s: how long LLVM may take for one, in seconds.
-        """
-        work = partial(_code_of, corpus, opt_level, policy)
-        done = each(corpus, work, partial(Compiler, timeout_s=timeout_s), jobs=jobs, in_order=True)
-        return cls({one.item: one.value for one in done if not one.error})
-
-    @classmethod
     def prepare(cls, setting: MeasureSetting) -> LinkedText:
-        """Compile the package's objects."""
-        how: dict[str, Any] = {"jobs": setting.jobs, "timeout_s": setting.timeout_s}
-        return cls.of(setting.corpus, setting.policy, opt_level=setting.opt_level, **how)
+        """Compile the package's objects; modules that cannot be compiled have no code."""
+        return cls(_of_package(setting, _code_of))
 
     def context(self) -> dict[str, str]:
         """The hash of the package's code."""
@@ -193,19 +167,6 @@ class LinkedText(Measure):
         if group in new.comdat_bytes:
             return new.comdat_bytes[group]
         return others[0][1] if others else 0
-
-
-def _code_of(
-    corpus: Corpus,
-    opt_level: str | None,
-    policy: tuple[Problem, PolicyLike] | None,
-    compiler: Compiler,
-    name: str,
-) -> Code:
-    module = corpus[name]
-    problem, answers = policy or (None, None)
-    options = options_of(module, opt_level)
-    return Code.of(compiler.compile_module(module, options, problem=problem, policy=answers))
 
 
 class SectionsUnit(KeptObjectUnit):
@@ -302,20 +263,37 @@ class LinkedTextIcf(LinkedTextGc):
 
 
 def _objects(setting: MeasureSetting) -> dict[str, bytes]:
+    return _of_package(setting, _object_of)
+
+
+def _of_package(
+    setting: MeasureSetting, work: Callable[[MeasureSetting, Compiler, str], _Made]
+) -> dict[str, _Made]:
+    """Return what comes of each module of the package that can be compiled."""
     compiler = partial(Compiler, timeout_s=setting.timeout_s)
-    work = partial(_object_of, setting)
-    done = each(setting.corpus, work, compiler, jobs=setting.jobs, in_order=True)
+    made = partial(work, setting)
+    done = each(setting.corpus, made, compiler, jobs=setting.jobs, in_order=True)
     return {one.item: one.value for one in done if not one.error}
 
 
+def _code_of(setting: MeasureSetting, compiler: Compiler, name: str) -> Code:
+    return Code.of(_compiled(setting, compiler, name))
+
+
 def _object_of(setting: MeasureSetting, compiler: Compiler, name: str) -> bytes:
+    return _compiled(setting, compiler, name, with_sections=True).object_bytes or b""
+
+
+def _compiled(
+    setting: MeasureSetting, compiler: Compiler, name: str, *, with_sections: bool = False
+) -> CompilationResult:
     module = setting.corpus[name]
+    options = options_of(module, setting.opt_level)
+    options = options.with_sections() if with_sections else options
     problem, policy = setting.policy or (None, None)
-    options = options_of(module, setting.opt_level).with_sections()
-    made = compiler.compile_module(
-        module, options, problem=problem, policy=policy, keep_object=True
+    return compiler.compile_module(
+        module, options, problem=problem, policy=policy, keep_object=with_sections
     )
-    return made.object_bytes or b""
 
 
 def _read(module: str, data: bytes) -> ElfObject:

@@ -13,8 +13,6 @@ import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
-from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from mlgo_gym.base import EnvironmentSetupError, InternalError, OptionsError
@@ -86,8 +84,17 @@ class Result(Protocol):
         """The result as JSON values."""
 
 
+@dataclass(eq=False)
 class Unit(ABC):
     """One module, compiled again and again for a problem under one measure.
+
+    Attributes:
+        compiler: what compiles.
+        module: what is compiled.
+        options: its own, given to `options_for`.
+        problem: what LLVM asks.
+        also: further problems, with what answers them.
+        sites: decisions say where they are; `check_sites` came before.
 
     >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
     >>> from mlgo_gym.llvm import options_of
@@ -102,21 +109,12 @@ class Unit(ABC):
     keeps_objects: ClassVar[bool] = False
     task: ClassVar[Task] = COMPILE
 
-    @abstractmethod
-    def __init__(
-        self,
-        compiler: Compiler,
-        module: Module,
-        options: CompileOptions,
-        problem: Problem,
-        also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
-        *,
-        sites: bool = False,
-    ) -> None:
-        """The unit of a module; ``also`` are further problems, with what answers them.
-
-        With ``sites``, decisions say where they are; `check_sites` came before.
-        """
+    compiler: Compiler
+    module: Module
+    options: CompileOptions
+    problem: Problem
+    also: Mapping[Problem, PolicyLike] = field(default_factory=dict)
+    sites: bool = field(default=False, kw_only=True)
 
     @classmethod
     def options_for(cls, options: CompileOptions) -> CompileOptions:
@@ -135,33 +133,22 @@ class Unit(ABC):
 class ObjectUnit(Unit):
     """A module that is compiled to objects."""
 
-    def __init__(
-        self,
-        compiler: Compiler,
-        module: Module,
-        options: CompileOptions,
-        problem: Problem,
-        also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
-        *,
-        sites: bool = False,
-    ) -> None:
-        self._compile = partial(
-            compiler.compile_module,
-            module,
-            self.options_for(options),
-            keep_object=self.keeps_objects,
-            task=replace(self.task, sites=sites),
-        )
-        self._problem = problem
-        self._also = also
-
     def baseline(self) -> CompilationResult:
         """Compile with LLVM's own heuristics."""
         return self._compile()
 
     def attempt(self, policy: PolicyLike) -> CompilationResult:
         """Compile with a policy."""
-        return self._compile(problem=self._problem, policy=policy, also=self._also)
+        return self._compile(problem=self.problem, policy=policy, also=self.also)
+
+    def _compile(self, **how: Any) -> CompilationResult:
+        return self.compiler.compile_module(
+            self.module,
+            self.options_for(self.options),
+            keep_object=self.keeps_objects,
+            task=replace(self.task, sites=self.sites),
+            **how,
+        )
 
 
 class KeptObjectUnit(ObjectUnit):
@@ -316,28 +303,18 @@ class KeptText(TextSize):
 
 
 class _AllocationUnit(Unit):
-    def __init__(
-        self,
-        compiler: Compiler,
-        module: Module,
-        options: CompileOptions,
-        problem: Problem,
-        also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
-        *,
-        sites: bool = False,
-    ) -> None:
-        check_alone(AllocationCost(), problem, also)
-        check_sites(problem, wanted=sites)
-        self._module = module
-        self._allocator = Allocator(compiler, problem)
-        self._optimized = self._allocator.optimize(module, options)
+    def __post_init__(self) -> None:
+        check_alone(AllocationCost(), self.problem, self.also)
+        check_sites(self.problem, wanted=self.sites)
+        self._allocator = Allocator(self.compiler, self.problem)
+        self._optimized = self._allocator.optimize(self.module, self.options)
 
     def baseline(self) -> AllocationResult:
         result, self._optimized = self._allocator.baseline(self._optimized)
         return result
 
     def attempt(self, policy: PolicyLike) -> AllocationResult:
-        known = as_policy(policy).for_module(self._module)  # by its hash: that of the other differs
+        known = as_policy(policy).for_module(self.module)  # by its hash: that of the other differs
         return self._allocator.allocate(self._optimized, known)
 
 

@@ -311,16 +311,6 @@ class RecordedPolicy(Policy):
     Args:
         traces: of modules.
         other: what answers modules that have none.
-
-    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
-    >>> from mlgo_gym.rollout import record
-    >>> module, problem = Corpus.load(SAMPLE_CORPUS)["digest.c"], InliningForSize()
-    >>> with Compiler() as compiler:
-    ...     trace = record(compiler, module, problem, lambda observation: 0)
-    ...     policy = RecordedPolicy([trace], problem.policy())
-    ...     made = compiler.compile_module(module, problem=problem, policy=policy)
-    >>> made.object_sha256 == trace.object_sha256
-    True
     """
 
     def __init__(self, traces: Iterable[Trace], other: PolicyLike) -> None:
@@ -342,17 +332,7 @@ class RecordedPolicy(Policy):
 
 
 class RecordedAnswers(Policy):
-    """The answers of one trace, given in the worker where there is nothing to compare.
-
-    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
-    >>> from mlgo_gym.rollout import record
-    >>> module, problem = Corpus.load(SAMPLE_CORPUS)["digest.c"], InliningForSize()
-    >>> with Compiler() as compiler:
-    ...     trace = record(compiler, module, problem, lambda observation: 0)
-    ...     made = compiler.compile_module(module, problem=problem, policy=RecordedAnswers(trace))
-    >>> made.object_sha256 == trace.object_sha256
-    True
-    """
+    """The answers of one trace, given in the worker where there is nothing to compare."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
@@ -407,15 +387,6 @@ class RecordedContexts(Policy):
         problem: what was asked for.
         answers: the raw advice of each context, in the order in which LLVM comes to them.
         left: functions in which it is not asked (`Policy.left`).
-
-    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, RegallocEviction
-    >>> module, problem = Corpus.load(SAMPLE_CORPUS)["expr_vm.c"], RegallocEviction()
-    >>> plain = RecordedContexts(problem, {}, left=["expr_run", "expr_disassemble"])
-    >>> with Compiler() as compiler:
-    ...     own = compiler.compile_module(module)
-    ...     made = compiler.compile_module(module, problem=problem, policy=plain)
-    >>> made.decisions, made.object_sha256 == own.object_sha256
-    (0, True)
     """
 
     def __init__(

@@ -53,16 +53,7 @@ def joins(problem: Problem) -> bool:
 
 
 def best_of(measure: Measure, results: Mapping[str, Result], *, by_function: bool = False) -> Best:
-    """Whose result is best, the first of equal ones; LLVM's own is the first there is.
-
-    >>> from mlgo_gym import Compiler, Module
-    >>> from mlgo_gym.rollout import TextSize
-    >>> module = Module.from_ir("define i32 @f(i32 %x) { ret i32 %x }")
-    >>> with Compiler() as compiler:
-    ...     made = compiler.compile_module(module)
-    >>> best_of(TextSize(), {"LLVM": made, "other": made})
-    {'': 'LLVM'}
-    """
+    """Whose result is best, the first of equal ones; LLVM's own is the first there is."""
     own = next(iter(results.values()))
     rewards = {name: measure.rewards(result, own) for name, result in results.items()}
     contexts = [each for each in measure.rewards(own, own) if bool(each) == by_function]

@@ -135,9 +135,9 @@ def search_corpus(
     wanted = reward if isinstance(reward, Measure) else name
     made = wanted and Rewards(wanted, packages, opt_level, timeout_s, policy=others, jobs=jobs)
     with _folder(output) as folder, ExitStack() as stack:
-        how = (problem, setting, opt_level, name, stack.enter_context(made) if made else None)
-        task = _Task(*how, policy, _Kept())
-        read, size = _Records(packages, folder.path, *how).begun, packages.size_bytes
+        rewards = stack.enter_context(made) if made else None
+        task = _Task(problem, setting, opt_level, name, rewards, policy, _Kept())
+        read, size = partial(_begun, packages, folder.path, task), packages.size_bytes
         searches = each(packages, task.run, compiler, read=read, jobs=jobs, size=size)
         for done in stack.enter_context(closing(searches)):
             failed = ModuleSearch(packages.label(done.item), error=str(done.error), reward=name)
@@ -205,34 +205,6 @@ class _Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class _Records:
-    """The folder of a search."""
-
-    packages: Packages
-    output: Path
-    problem: InliningForSize
-    setting: SearchSetting
-    opt_level: str | None
-    reward: str | None
-    rewards: Rewards | None
-
-    def begun(self, key: ModuleKey) -> _Begun:
-        """Read a module and its record."""
-        module = self.packages[key]
-        with of_module(module.name):
-            reward = self.rewards.of(key) if self.rewards else None
-        options = options_of(module, self.opt_level)
-        settings = settings_of_code(options.settings()) | self.problem.settings()
-        settings |= {"llvmlite": installed_llvmlite()}
-        same = {"module_sha256": module.sha256, "settings": json.loads(json.dumps(settings))}
-        same |= {"reward": self.reward, "most_text": self.setting.most_text}
-        label = self.packages.label(key)
-        path, trace = self.output / f"{label}.search.json", trace_path(self.output, label)
-        record = _Record(path, trace, label, same | (reward.same if reward else {}))
-        return _Begun(key, module, record, *record.read())
-
-
-@dataclass(frozen=True, slots=True)
 class _Task:
     problem: InliningForSize
     setting: SearchSetting
@@ -296,6 +268,22 @@ class _Task:
             best = ended.search
             self.keep(ended)
         return kept(best, ended.choice, ended.trace)
+
+
+def _begun(packages: Packages, output: Path, task: _Task, key: ModuleKey) -> _Begun:
+    """Read a module and its record in the folder of a search."""
+    module = packages[key]
+    with of_module(module.name):
+        reward = task.rewards.of(key) if task.rewards else None
+    options = options_of(module, task.opt_level)
+    settings = settings_of_code(options.settings()) | task.problem.settings()
+    settings |= {"llvmlite": installed_llvmlite()}
+    same = {"module_sha256": module.sha256, "settings": json.loads(json.dumps(settings))}
+    same |= {"reward": task.reward, "most_text": task.setting.most_text}
+    label = packages.label(key)
+    path, trace = output / f"{label}.search.json", trace_path(output, label)
+    record = _Record(path, trace, label, same | (reward.same if reward else {}))
+    return _Begun(key, module, record, *record.read())
 
 
 def _search_of(found: Found, known: ModuleSearch) -> ModuleSearch:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from corpus_tools.reading import brief
 from mlgo_gym.base import SpecError, TensorSpec, TrainingLogError
 
 MAX_OBSERVATION_BYTES: Final = 1 << 24
@@ -16,8 +17,6 @@ MAX_OBSERVATION_BYTES: Final = 1 << 24
 
 MAX_FEATURES: Final = 4096
 """The most tensors that an observation may have; LLVM's have up to 39, and an embedding is one."""
-
-_SHOWN: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,7 @@ class Header:
         features = value.get("features") if isinstance(value, dict) else None
         if not isinstance(value, dict) or not isinstance(features, list):
             raise TrainingLogError(
-                f'header: expected an object with a list "features", found {_shown(value)}'
+                f'header: expected an object with a list "features", found {brief(value)}'
             )
         try:
             return cls(
@@ -215,8 +214,3 @@ def _runs(features: tuple[TensorSpec, ...]) -> Iterator[Run]:
         names = tuple(spec.name for spec in specs)
         yield Run(names, dtype, (len(specs), *shape), count, offset)
         offset += count * dtype.itemsize
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."

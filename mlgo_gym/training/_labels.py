@@ -38,9 +38,8 @@ from mlgo_gym.llvm import (
     settings_of,
 )
 from mlgo_gym.problems import InliningForSize, PolicyLike
-from mlgo_gym.rollout import Measure, Result, Rewards, of_module, without_frames
+from mlgo_gym.rollout import Measure, Rewards, of_module, without_frames
 from mlgo_gym.search import (
-    Flip,
     FlipEffect,
     NamedCompilation,
     NamedDecision,
@@ -51,68 +50,6 @@ from mlgo_gym.search import (
     flipped,
     single_flips,
 )
-
-
-class Gains:
-    """The gains of flips of one module's decisions, added up by decision.
-
-    A flip's gain is the reward with it less the reward without, shares of what LLVM's own
-    heuristics take; positive is better. Its decisions share it equally.
-
-    Args:
-        naming: compiles the module.
-        base: what it makes without flips.
-        measure: what rewards are of.
-        plain: what LLVM's own heuristics make of the module.
-
-    Attributes:
-        errors: why flips have no gain: a program that went wrong, LLVM that crashed or hung.
-
-    Raises:
-        ModuleError: the module cannot be measured.
-        WorkloadError: a program does something else than it must without any flip.
-    """
-
-    def __init__(
-        self, naming: NamingCompiler, base: NamedCompilation, measure: Measure, plain: Result
-    ) -> None:
-        self._naming, self._base = naming, base
-        self._measure, self._plain = measure, plain
-        self._scores = {
-            "baseline_score": measure.score(plain),
-            "score": measure.score(base.result),
-        }
-        if not self._scores["baseline_score"]:
-            raise ModuleError(
-                base.result.module, f"expected {measure.title} to save, found that there are none"
-            )
-        self._reward: Final = self._reward_of(base)
-        self._sums, self._counts = (np.zeros(len(base.decisions)) for _ in range(2))
-        self.errors: Final[list[MlgoGymError]] = []
-
-    def add(self, flips: Sequence[Flip]) -> None:
-        """Make each flip; those whose decisions do not come again are left out."""
-        for flip in flips:
-            try:
-                other, made = flipped(self._naming, self._base, [flip])
-                gain = self._reward_of(other) - self._reward if made else None
-            except (CompilationError, WorkloadError) as error:
-                self.errors.append(without_frames(error))
-                continue
-            if gain is not None:
-                chosen = list(flip.decisions)
-                self._sums[chosen] += gain / len(chosen)
-                self._counts[chosen] += 1
-
-    def facts(self) -> dict[str, Any]:
-        """Return an episode's scores and reward, and labels: the means over flips."""
-        known = np.where(self._counts > 0, self._counts, np.nan)
-        labels = {"saved_share": self._sums / known, "sample_weight": self._counts}
-        return {**self._scores, "reward": self._reward, "labels": labels}
-
-    def _reward_of(self, named: NamedCompilation) -> float:
-        return self._measure.rewards(named.result, self._plain)[""]
-
 
 Shares = Mapping[str, Mapping[str, int]]
 """For each package, how many of its objects have a function, for those that more than one has."""
@@ -233,15 +170,42 @@ def _labelled(
 def _gained(
     naming: NamingCompiler, base: NamedCompilation, measure: Measure, setting: LabelSetting
 ) -> tuple[dict[str, Any], tuple[MlgoGymError, ...]]:
-    """Return the gains of flips by a reward, and the errors of others."""
+    """Return the gains of flips by a reward, and the errors of others.
+
+    A flip's gain is the reward with it less the reward without, shares of what LLVM's own
+    heuristics take; positive is better. Its decisions share it equally.
+    """
     module, random = naming.module, _generator(naming.module, setting)
     with of_module(module.name):
         unit = measure.unit(naming.compiler, module, naming.options, setting.problem)
-        gains = Gains(naming, base, measure, unit.baseline())
+        plain = unit.baseline()
+        scores = {"baseline_score": measure.score(plain), "score": measure.score(base.result)}
+        if not scores["baseline_score"]:
+            raise ModuleError(
+                module.name, f"expected {measure.title} to save, found that there are none"
+            )
+        reward = measure.rewards(base.result, plain)[""]
     wanted = partial(_wanted, setting.band)
-    for by_callee in (False, True):
-        gains.add(single_flips(base, random, wanted, setting.flips, by_callee=by_callee))
-    return gains.facts(), tuple(gains.errors)
+    flips = [
+        flip
+        for by_callee in (False, True)
+        for flip in single_flips(base, random, wanted, setting.flips, by_callee=by_callee)
+    ]
+    sums, counts = (np.zeros(len(base.decisions)) for _ in range(2))
+    errors = []
+    for flip in flips:
+        try:
+            other, made = flipped(naming, base, [flip])
+            gain = measure.rewards(other.result, plain)[""] - reward if made else None
+        except (CompilationError, WorkloadError) as error:
+            errors.append(without_frames(error))
+            continue
+        if gain is not None:
+            chosen = list(flip.decisions)
+            sums[chosen] += gain / len(chosen)
+            counts[chosen] += 1
+    labels = {"saved_share": sums / np.where(counts > 0, counts, np.nan), "sample_weight": counts}
+    return {**scores, "reward": reward, "labels": labels}, tuple(errors)
 
 
 def _saved(

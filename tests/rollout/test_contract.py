@@ -12,6 +12,7 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
+from mlgo_gym.rollout import MeasureSetting
 from mlgo_gym.rollout._linked_text import LinkedText
 from mlgo_gym.rollout._measures import AllocationCost, KeptObjectUnit, Measure, Result, TextSize
 from mlgo_gym.testing import ContractError, check_measure
@@ -31,7 +32,7 @@ def test_measures_keep_the_contract(sample: Corpus, measure: Measure, problem: P
 
 
 def test_linked_text_keeps_it(sample: Corpus) -> None:
-    measure = LinkedText.of(sample.only(["lru_cache.cpp", "scene.cpp"]))
+    measure = LinkedText.prepare(MeasureSetting(sample.only(["lru_cache.cpp", "scene.cpp"])))
     check_measure(measure, sample["lru_cache.cpp"], InliningForSize(), opt_level="O2")
 
 

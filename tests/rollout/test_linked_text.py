@@ -14,6 +14,7 @@ from mlgo_gym.errors import ModuleError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default, never
 from mlgo_gym.problems._policy import Answer
+from mlgo_gym.rollout import MeasureSetting
 from mlgo_gym.rollout._linked_text import Code, LinkedText, linked_text_bytes, linked_text_shares
 from tests.conftest import require
 
@@ -70,8 +71,8 @@ def test_scores_differ_as_the_package_does(
 ) -> None:
     names = [name for name in sample if name.endswith(".cpp")]
     how = InliningForSize(), others
-    measure = LinkedText.of(sample.only(names), how, jobs=2)
-    assert measure == LinkedText.of(sample.only(names), how)
+    measure = LinkedText.prepare(MeasureSetting(sample.only(names), how, jobs=2))
+    assert measure == LinkedText.prepare(MeasureSetting(sample.only(names), how))
     codes: dict[str, dict[Answer, Code]] = {}
     scores: dict[str, dict[Answer, float]] = {}
     for name in names:
