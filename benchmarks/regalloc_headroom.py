@@ -21,7 +21,7 @@ from mlgo_gym import Compiler, Corpus, RegallocEviction
 from mlgo_gym.corpus import Packages
 from mlgo_gym.model import shipped_models
 from mlgo_gym.stream import Observation
-from mlgo_gym.training._contexts import TrainingContext, Workshop
+from mlgo_gym.training._data import TrainingContext, Workshop
 from mlgo_gym.training._export import CompiledNetwork
 from mlgo_gym.training._start import load_start
 from mlgo_gym.training._trials import FORBIDDEN

@@ -53,7 +53,7 @@ from mlgo_gym.rollout import _trace
 from mlgo_gym.runners import _interactive, _interpreter, _load
 from mlgo_gym.runners.grpc import _wire
 from mlgo_gym.search import _corpus_search
-from mlgo_gym.stream import _events, _training_log
+from mlgo_gym.stream import _training_log
 from mlgo_gym.training import _export, _networks, _run, _start
 
 LIMITS = _wire.StreamLimits()
@@ -93,7 +93,9 @@ BYTES = {
     "a vocabulary of IR2Vec": _vocabulary.MAX_BYTES,
     "the triplets that `llvm-ir2vec` prints of a module": _triplets.MAX_OUTPUT_BYTES,
     "a line of JSON in a training log or on a channel": _training_log.MAX_LINE_BYTES,
-    "an observation in a training log or on a channel, or a score": _events.MAX_OBSERVATION_BYTES,
+    "an observation in a training log or on a channel, or a score": (
+        _training_log.MAX_OBSERVATION_BYTES
+    ),
     "the header of a trace": _trace._MAX_HEADER_BYTES,
     "the observations of one episode of a log or dataset": _episodes.MAX_EPISODE_BYTES,
     "the arrays of one episode of a set of Minari": _episodes.MAX_ARRAY_BYTES,
@@ -163,7 +165,7 @@ NUMBERS = {
     "decisions that `--timeline` draws": _timeline.MOST_DECISIONS,
     "files and folders of an archive of sources": sdist.MAX_MEMBERS,
     "levels of folders in an archive of sources": sdist.MAX_LEVELS,
-    "tensors of an observation, by a header": _events.MAX_FEATURES,
+    "tensors of an observation, by a header": _training_log.MAX_FEATURES,
     "dimensions of a tensor, by its spec": tensor_spec._MAX_DIMENSIONS,
     "characters of a tensor's name": tensor_spec._MAX_NAME_LENGTH,
     "numbers of one vector of a vocabulary": _vocabulary.MAX_DIMENSION,

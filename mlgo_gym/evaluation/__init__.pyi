@@ -6,15 +6,19 @@ from ._summary import Scored as Scored
 # isort: split
 # For other packages of this project; not documented, and may change.
 
+from ._evaluate import WAYS as WAYS
+from ._evaluate import ModuleTimes as ModuleTimes
+from ._evaluate import PackageLink as PackageLink
+from ._evaluate import TimeChange as TimeChange
 from ._evaluate import Track as Track
 from ._evaluate import in_order as in_order
+from ._evaluate import link_change as link_change
+from ._evaluate import link_packages as link_packages
+from ._evaluate import measure_times as measure_times
 from ._evaluate import module_scores as module_scores
+from ._evaluate import objects_of_packages as objects_of_packages
+from ._evaluate import time_changes as time_changes
 from ._evaluate import with_searched as with_searched
-from ._links import WAYS as WAYS
-from ._links import PackageLink as PackageLink
-from ._links import link_change as link_change
-from ._links import link_packages as link_packages
-from ._links import objects_of_packages as objects_of_packages
 from ._plots import NO_PLOTS as NO_PLOTS
 from ._plots import NOTE as NOTE
 from ._plots import WIDTH as WIDTH
@@ -35,7 +39,3 @@ from ._summary import Worse as Worse
 from ._summary import draw as draw
 from ._summary import interval as interval
 from ._summary import scores_of as scores_of
-from ._timing import ModuleTimes as ModuleTimes
-from ._timing import TimeChange as TimeChange
-from ._timing import measure_times as measure_times
-from ._timing import time_changes as time_changes

@@ -1,4 +1,4 @@
-"""What lowerings share (places of tensors, and errors), and operators element by element.
+"""Operators element by element, and the places of tensors and errors of all lowerings.
 
 Inputs are broadcast as numpy does; integers wrap around.
 """

@@ -22,7 +22,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from mlgo_gym.base import CompilationError, InputError, MlgoGymError
 from mlgo_gym.corpus import Module, ModuleKey, Packages, PackagesLike, language_of
@@ -58,14 +58,6 @@ def best_of(measure: Measure, results: Mapping[str, Result], *, by_function: boo
     rewards = {name: measure.rewards(result, own) for name, result in results.items()}
     contexts = [each for each in measure.rewards(own, own) if bool(each) == by_function]
     return {each: max(rewards, key=lambda name: rewards[name][each]) for each in contexts}
-
-
-class _IsDecided(Protocol):
-    @property
-    def context(self) -> str: ...
-
-
-_Decided = TypeVar("_Decided", bound=_IsDecided)
 
 
 class Tries:
@@ -124,7 +116,7 @@ class Tries:
         whole = self._whole(best)
         return self._joined(best) if whole is None else self._policies.get(whole)
 
-    def kept(self, best: Best, decisions: Mapping[str, Sequence[_Decided]]) -> list[_Decided]:
+    def kept(self, best: Best, decisions: Mapping[str, Sequence[Decision]]) -> list[Decision]:
         """Return the decisions that the best compilation took over, in LLVM's order."""
         if whole := best.get(""):
             return list(decisions.get(whole, ()))
@@ -156,18 +148,6 @@ class Tries:
         }
         left = [context for context, name in chosen.items() if name == self._own]
         return RecordedContexts(self._problem, answers, left)
-
-
-def best_by_problem(
-    unit: Unit, problem: Problem, policies: Mapping[str, PolicyLike], own: str
-) -> Best:
-    """Find the best by the problem's own measure, for objects of the same module."""
-    measure = measure_of(problem)
-    tries = Tries(unit, problem, own, by_function=joins(problem))
-    for name, policy in policies.items():
-        tries.attempt(name, policy)
-    best, _ = tries.best(measure)
-    return best
 
 
 _Error = TypeVar("_Error", bound=MlgoGymError)
@@ -551,7 +531,10 @@ def smallest_of(
     *_, problem = case
     own = measure_of(problem)
     if measure.makes_objects and not own.makes_objects:
-        best = best_by_problem(own.unit(*case), problem, policies, BASELINE)
+        again = Tries(own.unit(*case), problem, BASELINE, by_function=joins(problem))
+        for name, policy in policies.items():
+            again.attempt(name, policy)
+        best, _ = again.best(own)
         made = tries.made(best)
     else:
         best, made = tries.best(measure)

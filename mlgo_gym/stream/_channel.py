@@ -30,8 +30,7 @@ from typing import IO, Final, Self
 
 from corpus_tools.scratch import is_alive, process_namespace
 from mlgo_gym.base import EnvironmentSetupError, TrainingLogError, UsageError
-from mlgo_gym.stream._events import Context, Header, Observation
-from mlgo_gym.stream._training_log import StreamDecoder
+from mlgo_gym.stream._training_log import Context, Header, Observation, StreamDecoder
 
 _LONGEST_S: Final = 1_000_000.0
 

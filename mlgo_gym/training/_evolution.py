@@ -1,6 +1,6 @@
 """``evolution``: networks a little beside the one that learns, compared with each other.
 
-In each generation some contexts are compiled (`training._contexts`) with pairs of networks, whose
+In each generation some contexts are compiled (`training._data`) with pairs of networks, whose
 weights are the learner's plus and minus the same noise. The weights then move along the noise, by
 how much less the code with the one network of a pair cost than with the other. This is the gradient
 of evolution strategies with mirrored samples (Salimans et al., "Evolution Strategies as a Scalable

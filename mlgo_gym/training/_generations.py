@@ -17,8 +17,7 @@ from corpus_tools.reading import Shape
 from mlgo_gym.base import WorkloadError
 from mlgo_gym.llvm import Compiler
 from mlgo_gym.rollout import Failure
-from mlgo_gym.training._contexts import Sampler, TrainingContext, Workshop
-from mlgo_gym.training._data import Data
+from mlgo_gym.training._data import Data, Sampler, TrainingContext, Workshop
 from mlgo_gym.training._export import CompiledNetwork, save_model
 from mlgo_gym.training._networks import (
     ALL_FEATURES,

@@ -1,7 +1,7 @@
 """``group``: several tries at the same context, compared with each other.
 
 In each generation some contexts are compiled, functions for register allocation and modules for the
-inliner (`training._contexts`): once with the likeliest actions, and several times with a
+inliner (`training._data`): once with the likeliest actions, and several times with a
 few of them drawn from the network's probabilities instead. A try that came out better than the
 others makes what it drew likelier. No critic is needed: the other tries say what was to be expected
 (leave-one-out; Kool, van Hoof, Welling 2019). Since most actions stay the likeliest, what is

@@ -35,8 +35,7 @@ from mlgo_gym.corpus import Module, Packages
 from mlgo_gym.llvm import CompileOptions, llvm_version
 from mlgo_gym.problems import Problem
 from mlgo_gym.rollout import OptimizedModule, Rewards
-from mlgo_gym.training._contexts import Sampler, TrainingContext, Workshop
-from mlgo_gym.training._data import Data
+from mlgo_gym.training._data import Data, Sampler, TrainingContext, Workshop
 from mlgo_gym.training._export import load_network
 from mlgo_gym.training._networks import (
     ALL_FEATURES,

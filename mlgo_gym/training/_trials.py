@@ -21,7 +21,7 @@ from mlgo_gym.model import BoundModel, NativeModel, check_machine
 from mlgo_gym.problems import Action
 from mlgo_gym.rollout import Decision, RecordingPolicy, without_frames
 from mlgo_gym.stream import Observation
-from mlgo_gym.training._contexts import TrainingContext, Workshop
+from mlgo_gym.training._data import TrainingContext, Workshop
 
 _Array = np.ndarray[Any, Any]
 

@@ -25,8 +25,7 @@ from mlgo_gym.llvm import Compiler, each
 from mlgo_gym.problems import Policy, Problem
 from mlgo_gym.rollout import BASELINE, Comparison, Rewards, compared, of_module
 from mlgo_gym.runners import native_policy
-from mlgo_gym.training._contexts import TrainingContext, Workshop
-from mlgo_gym.training._data import Data, successes
+from mlgo_gym.training._data import Data, TrainingContext, Workshop, successes
 from mlgo_gym.training._trials import NetworkCode, Scores
 
 WORSE_WEIGHT: Final = 0.1

@@ -32,7 +32,7 @@ long f(const long *a, const long *b) {
 ASK = """
 import array, fcntl, os, sys, termios, time
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
-from mlgo_gym.stream._events import Header
+from mlgo_gym.stream._training_log import Header
 from mlgo_gym.stream._training_log import TrainingLogWriter
 from mlgo_gym.base._tensor_spec import TensorSpec
 

@@ -12,7 +12,7 @@ from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.stream._training_log import Observation
 from tests.cc.conftest import MODELS, Driver
 from tests.llvm.test_hotness import counted
 

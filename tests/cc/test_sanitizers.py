@@ -19,8 +19,7 @@ import pytest
 
 from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
-from mlgo_gym.stream._events import Header
-from mlgo_gym.stream._training_log import TrainingLogWriter
+from mlgo_gym.stream._training_log import Header, TrainingLogWriter
 from tests.cc.conftest import (
     AS_DEFAULT,
     CHANNEL,

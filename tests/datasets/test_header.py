@@ -16,7 +16,7 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
 from mlgo_gym.problems._registry import problems
-from mlgo_gym.stream._events import Header
+from mlgo_gym.stream._training_log import Header
 
 HEADER = DatasetHeader.of(RegallocPriority(), "22.1.0", opt_level="Os", llvmlite_version="0.50.0")
 

@@ -25,8 +25,7 @@ from mlgo_gym.problems._regalloc_priority import RegallocPriority
 from mlgo_gym.problems._registry import problems
 from mlgo_gym.rollout._log import RolloutLog
 from mlgo_gym.rollout._rollout import rollout
-from mlgo_gym.stream._events import Header
-from mlgo_gym.stream._training_log import TrainingLogWriter
+from mlgo_gym.stream._training_log import Header, TrainingLogWriter
 from tests.generated import examples
 
 REWARD = TensorSpec("reward", "float", (1,))

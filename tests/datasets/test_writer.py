@@ -20,7 +20,7 @@ from mlgo_gym.errors import DatasetError, UsageError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
-from mlgo_gym.stream._events import Header
+from mlgo_gym.stream._training_log import Header
 from tests.datasets.samples import episode, same, source
 
 HEADER = DatasetHeader.of(InliningForSize(), "22.1.0")

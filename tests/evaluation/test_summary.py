@@ -10,9 +10,8 @@ import pytest
 from mlgo_gym.cli.show._evaluation import evaluation_page, evaluation_tables, time_table
 from mlgo_gym.cli.show._grid import Cell, Grid
 from mlgo_gym.errors import ModuleError
-from mlgo_gym.evaluation._links import link_change
+from mlgo_gym.evaluation._evaluate import ModuleTimes, link_change, time_changes
 from mlgo_gym.evaluation._summary import STATISTICS, ModuleScores, RelativeChange, Scored, Statistic
-from mlgo_gym.evaluation._timing import ModuleTimes, time_changes
 from mlgo_gym.rollout._allocation import GeometricMean
 from mlgo_gym.rollout._linked_text import Code
 from mlgo_gym.rollout._rollout import BASELINE, Failure

@@ -78,8 +78,7 @@ from mlgo_gym.rollout._linked_text import LinkedTextIcf
 from mlgo_gym.rollout._replay import options_of_trace, problem_of
 from mlgo_gym.rollout._trace import Trace
 from mlgo_gym.search._corpus_search import _Record
-from mlgo_gym.stream._events import Header
-from mlgo_gym.stream._training_log import StreamDecoder, TrainingLogWriter
+from mlgo_gym.stream._training_log import Header, StreamDecoder, TrainingLogWriter
 from tests.datasets.samples import episode, source
 from tests.fuzz import mutators
 from tests.model import mutated

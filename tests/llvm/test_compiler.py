@@ -36,7 +36,7 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize, always, defaul
 from mlgo_gym.problems._layout import Feature, Layout
 from mlgo_gym.problems._policy import SentPolicy
 from mlgo_gym.stream._channel import Channel
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.stream._training_log import Observation
 from tests.llvm.process.killed_parent import children_of_killed
 from tests.waiting import wait_for
 

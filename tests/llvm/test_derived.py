@@ -28,7 +28,7 @@ from mlgo_gym.rollout._replay import record, replay
 from mlgo_gym.rollout._trace import Trace
 from mlgo_gym.runners._policy import WorkerPolicy
 from mlgo_gym.search._attribution import NamingCompiler
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.stream._training_log import Observation
 
 DERIVED = InliningForSize(derived=True, size_increase_threshold=math.inf)
 MODULE = Module.from_ir(

@@ -25,7 +25,7 @@ from mlgo_gym.problems._policy import Policy
 from mlgo_gym.rollout._replay import record, replay
 from mlgo_gym.rollout._trace import Trace
 from mlgo_gym.runners._policy import WorkerPolicy
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.stream._training_log import Observation
 from tests.conftest import require
 
 HOTNESS = InliningForSize(hotness=True, size_increase_threshold=math.inf)

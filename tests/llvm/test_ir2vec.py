@@ -41,7 +41,7 @@ from mlgo_gym.rollout._trace import Trace
 from mlgo_gym.runners._models import load_model
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._release import ReleaseModeModelRunner
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.stream._training_log import Observation
 
 MODELS = Path(__file__).parents[1] / "models"
 MODULE = Module.from_ir(

@@ -27,8 +27,7 @@ from mlgo_gym.problems._regalloc_priority import RegallocPriority
 from mlgo_gym.rollout._allocation import Allocator
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._release import ReleaseModeModelRunner
-from mlgo_gym.stream._events import Header, Observation
-from mlgo_gym.stream._training_log import StreamDecoder
+from mlgo_gym.stream._training_log import Header, Observation, StreamDecoder
 from tests.problems.test_regalloc import pressure
 
 HEADERS = Path(__file__).parent / "headers"

@@ -15,7 +15,7 @@ from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.rollout._replay import record, replay
-from mlgo_gym.stream._events import Header, Observation
+from mlgo_gym.stream._training_log import Header, Observation
 
 
 @pytest.mark.e2e

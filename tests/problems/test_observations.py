@@ -17,7 +17,7 @@ from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
 from mlgo_gym.problems._registry import problems
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.stream._training_log import Observation
 
 
 @pytest.mark.parametrize("kind", problems().values())

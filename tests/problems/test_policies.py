@@ -11,7 +11,7 @@ from mlgo_gym.problems._policy import as_policy
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
-from mlgo_gym.stream._events import Header, Observation
+from mlgo_gym.stream._training_log import Header, Observation
 
 
 def test_answers(small: Corpus) -> None:

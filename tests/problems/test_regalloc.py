@@ -26,7 +26,7 @@ from mlgo_gym.problems._regalloc_eviction import (
 )
 from mlgo_gym.problems._regalloc_priority import RegallocPriority, by_size
 from mlgo_gym.rollout._allocation import Allocator
-from mlgo_gym.stream._events import Header, Observation
+from mlgo_gym.stream._training_log import Header, Observation
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "environments" / "regalloc.md"
 

@@ -23,7 +23,7 @@ from mlgo_gym.rollout._allocation import Allocator, geometric_mean_ratio
 from mlgo_gym.rollout._rollout import Decision, RecordingPolicy
 from mlgo_gym.runners._base import ScriptedRunner
 from mlgo_gym.runners._policy import RunnerPolicy
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.stream._training_log import Observation
 from tests.conftest import lacking, require
 from tests.problems.test_regalloc import pressure
 

@@ -18,7 +18,7 @@ from mlgo_gym.problems._regalloc_priority import RegallocPriority
 from mlgo_gym.rollout._allocation import AllocationResult
 from mlgo_gym.rollout._deployment import deploy
 from mlgo_gym.rollout._measures import AllocationCost, KeptObjectUnit, Result, TextSize
-from mlgo_gym.rollout._rollout import BASELINE, Tries, best_by_problem, best_of, joins, rollout
+from mlgo_gym.rollout._rollout import BASELINE, Tries, best_of, joins, rollout
 
 EVICTION = RegallocEviction()
 POLICIES: dict[str, PolicyLike] = {
@@ -112,7 +112,9 @@ def test_an_object_of_the_best_of_each_function(compiler: Compiler, sample: Corp
         keep_smaller=True,
     )
     judge = AllocationCost().unit(compiler, module, options, EVICTION)
-    best = best_by_problem(judge, EVICTION, {"use": lowest_reads_and_writes}, BASELINE)
+    judged = Tries(judge, EVICTION, BASELINE, by_function=joins(EVICTION))
+    judged.attempt("use", lowest_reads_and_writes)
+    best, _ = judged.best(AllocationCost())
     tries = Tries(
         KeptObjectUnit(compiler, module, options, EVICTION), EVICTION, BASELINE, by_function=True
     )

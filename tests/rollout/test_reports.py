@@ -14,8 +14,7 @@ from mlgo_gym.errors import InputError, TrainingLogError
 from mlgo_gym.problems._inlining_for_size import InliningForSize, never
 from mlgo_gym.rollout._log import RolloutLog
 from mlgo_gym.rollout._rollout import Decision, rollout, without_frames
-from mlgo_gym.stream._events import Header, Observation
-from mlgo_gym.stream._training_log import TrainingLogReader
+from mlgo_gym.stream._training_log import Header, Observation, TrainingLogReader
 
 INLINING = InliningForSize()
 

@@ -19,8 +19,7 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.rollout._log import RolloutLog
 from mlgo_gym.rollout._rollout import rollout
-from mlgo_gym.stream._events import Observation
-from mlgo_gym.stream._training_log import TrainingLogReader
+from mlgo_gym.stream._training_log import Observation, TrainingLogReader
 
 LIFTED = InliningForSize(size_increase_threshold=math.inf)
 

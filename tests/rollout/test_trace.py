@@ -26,7 +26,7 @@ from mlgo_gym.problems._regalloc_priority import RegallocPriority, by_size
 from mlgo_gym.rollout._replay import options_of_trace, problem_of, record, replay, resume, trace_of
 from mlgo_gym.rollout._rollout import rollout
 from mlgo_gym.rollout._trace import Trace, trace_path
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.stream._training_log import Observation
 
 PROBLEM = InliningForSize()
 SPEC = TensorSpec("inlining_decision", "int64_t", (1,))

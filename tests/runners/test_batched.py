@@ -19,7 +19,7 @@ from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction, lowest_density
 from mlgo_gym.rollout._rollout import rollout
 from mlgo_gym.runners._policy import BatchedPolicy
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.stream._training_log import Observation
 from tests.conftest import one_in
 from tests.waiting import wait_for
 

@@ -20,7 +20,7 @@ from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import RunnerError, TrainingLogError
 from mlgo_gym.runners._base import MLModelRunner, NoInferenceModelRunner, ScriptedRunner
 from mlgo_gym.runners._interactive import InteractiveModelRunner, PipeHost
-from mlgo_gym.stream._events import Header
+from mlgo_gym.stream._training_log import Header
 from mlgo_gym.testing import check_runner
 
 INPUTS = (TensorSpec("a", "int64_t", (1,)), TensorSpec("b", "float", (2, 3)))

@@ -27,7 +27,7 @@ from mlgo_gym.runners._models import (
 )
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._release import ReleaseModeModelRunner
-from mlgo_gym.stream._events import Header, Observation
+from mlgo_gym.stream._training_log import Header, Observation
 
 MODELS = Path(__file__).parents[1] / "models"
 INLINING = InliningForSize()

@@ -21,8 +21,7 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.runners import _interpreter
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
-from mlgo_gym.stream._events import Observation
-from mlgo_gym.stream._training_log import TrainingLogReader
+from mlgo_gym.stream._training_log import Observation, TrainingLogReader
 from mlgo_gym.testing import check_runner
 
 MODEL = Path(__file__).parent.parent / "models" / "inliner"

@@ -22,7 +22,7 @@ from mlgo_gym.rollout._replay import record, replay, resume
 from mlgo_gym.rollout._rollout import Decision, RecordingPolicy, rollout
 from mlgo_gym.runners._models import model_policies
 from mlgo_gym.runners._policy import WorkerPolicy
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.stream._training_log import Observation
 
 LIFTED = InliningForSize(size_increase_threshold=math.inf)
 FUNCTIONS: list[tuple[Problem, Answer]] = [

@@ -8,7 +8,7 @@ from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._policy import Answer
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.stream._training_log import Observation
 
 
 def saved_by_single_flips(compiler: Compiler, module: Module, policy: Answer) -> list[int]:

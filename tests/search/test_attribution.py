@@ -16,7 +16,7 @@ from mlgo_gym.problems._policy import FunctionPolicy, Policy, SentPolicy
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.runners._policy import WorkerPolicy
 from mlgo_gym.search._attribution import Flip, NamingCompiler, disjoint_flips, effects_of
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.stream._training_log import Observation
 from tests.search.recompiled import saved_by_single_flips
 
 _TWO_CALLERS = """

@@ -22,7 +22,7 @@ from mlgo_gym.search import _corpus_search
 from mlgo_gym.search._corpus_search import ModuleSearch, search_corpus
 from mlgo_gym.search._goal import LEVELS, USER_CLASSES, Choice, SearchSetting, group_of
 from mlgo_gym.search._oracle import _ORDER, Oracle, small
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.stream._training_log import Observation
 from tests.search.test_attribution import _TWO_CALLERS
 
 PROBLEM = InliningForSize()

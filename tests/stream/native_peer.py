@@ -9,8 +9,7 @@ from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
-from mlgo_gym.stream._events import Header, Observation
-from mlgo_gym.stream._training_log import StreamDecoder
+from mlgo_gym.stream._training_log import Header, Observation, StreamDecoder
 from tests.conftest import require
 
 _OPTIONS = {

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlgo_gym.base._tensor_spec import TensorSpec
-from mlgo_gym.stream._events import Header
-from mlgo_gym.stream._training_log import TrainingLogReader, TrainingLogWriter
+from mlgo_gym.stream._training_log import Header, TrainingLogReader, TrainingLogWriter
 from tests.generated import examples
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=6)

@@ -14,8 +14,16 @@ from hypothesis import strategies as st
 from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import SpecError, TrainingLogError
-from mlgo_gym.stream._events import Context, Event, Header, Observation, Outcome
-from mlgo_gym.stream._training_log import StreamDecoder, TrainingLogReader, TrainingLogWriter
+from mlgo_gym.stream._training_log import (
+    Context,
+    Event,
+    Header,
+    Observation,
+    Outcome,
+    StreamDecoder,
+    TrainingLogReader,
+    TrainingLogWriter,
+)
 from tests.stream.native_peer import captured_stream
 
 A = TensorSpec("a", "int64_t", (1,))

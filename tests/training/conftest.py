@@ -14,7 +14,7 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.problems._policy import Action
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction, legal_positions
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.stream._training_log import Observation
 from mlgo_gym.training._data import Data
 from tests.lab.programs.conftest import corpus
 

@@ -20,7 +20,7 @@ from mlgo_gym.problems._regalloc_eviction import RegallocEviction, keep, lowest_
 from mlgo_gym.rollout._allocation import Allocator, OptimizedModule
 from mlgo_gym.rollout._measures import Result, TextSize
 from mlgo_gym.rollout._rollout import Failure
-from mlgo_gym.training._contexts import Sampler, TrainingContext, Workshop
+from mlgo_gym.training._data import Sampler, TrainingContext, Workshop
 
 EVICTION = RegallocEviction()
 

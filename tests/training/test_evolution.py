@@ -19,8 +19,7 @@ from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
-from mlgo_gym.training._contexts import TrainingContext, Workshop
-from mlgo_gym.training._data import Data
+from mlgo_gym.training._data import Data, TrainingContext, Workshop
 from mlgo_gym.training._evolution import Ascent, Config, train, worth_of
 from mlgo_gym.training._export import CompiledNetwork
 from mlgo_gym.training._generations import Generation, restored

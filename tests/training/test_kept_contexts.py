@@ -19,7 +19,7 @@ from mlgo_gym.errors import TrainingError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.training import _start
-from mlgo_gym.training._contexts import TrainingContext, Workshop
+from mlgo_gym.training._data import TrainingContext, Workshop
 from mlgo_gym.training._start import KeptContexts, key_of
 
 KEY = {"llvm_version": "22.1.0"}

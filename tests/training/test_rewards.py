@@ -21,8 +21,7 @@ from mlgo_gym.rollout import Rewards
 from mlgo_gym.rollout._rollout import Failure
 from mlgo_gym.search._attribution import NamingCompiler
 from mlgo_gym.training._advantage import LabelRounds
-from mlgo_gym.training._contexts import Workshop
-from mlgo_gym.training._data import Data, rewards_of
+from mlgo_gym.training._data import Data, Workshop, rewards_of
 from mlgo_gym.training._group import Config
 from mlgo_gym.training._labels import Labelled, LabelSetting, label_modules
 from mlgo_gym.training._run import TrainingRun

@@ -14,7 +14,7 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
-from mlgo_gym.training._contexts import Sampler, TrainingContext, Workshop
+from mlgo_gym.training._data import Sampler, TrainingContext, Workshop
 from mlgo_gym.training._group import Config
 from mlgo_gym.training._networks import Normalization, network_features, network_for
 from mlgo_gym.training._run import TrainingRun

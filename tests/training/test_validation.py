@@ -17,8 +17,7 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.rollout._allocation import Allocator, OptimizedModule
 from mlgo_gym.rollout._rollout import Failure
-from mlgo_gym.training._contexts import TrainingContext, Workshop
-from mlgo_gym.training._data import Data
+from mlgo_gym.training._data import Data, TrainingContext, Workshop
 from mlgo_gym.training._export import CompiledNetwork
 from mlgo_gym.training._networks import Normalization, network_features, network_for
 from mlgo_gym.training._validation import Validation, validate, validate_functions

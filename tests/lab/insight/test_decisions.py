@@ -33,7 +33,7 @@ from mlgo_gym.llvm._task import COMPILE
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always, default
 from mlgo_gym.runners._policy import WorkerPolicy
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.stream._training_log import Observation
 from tests.conftest import require
 from tests.llvm.test_sites import IN_SOURCE, LEVELS, MERGED
 

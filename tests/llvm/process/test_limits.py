@@ -22,7 +22,7 @@ from mlgo_gym.llvm._limits import DEFAULT_PEAK_BYTES
 from mlgo_gym.llvm._request import DescribeRequest
 from mlgo_gym.llvm._worker_process import Worker
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.stream._training_log import Observation
 from tests.waiting import wait_for
 
 _ASKING = """

@@ -24,7 +24,7 @@ from mlgo_gym.runners._base import MLModelRunner
 from mlgo_gym.runners.grpc._client import GrpcInteractiveModelRunner
 from mlgo_gym.runners.grpc._server import GrpcHost, serve_grpc
 from mlgo_gym.runners.grpc._wire import StreamLimits
-from mlgo_gym.stream._events import Outcome
+from mlgo_gym.stream._training_log import Outcome
 from tests.conftest import require
 from tests.runners.grpc.peers import (
     ADVICE,

@@ -21,7 +21,7 @@ from mlgo_gym.runners.grpc._address import Address, SocketFile
 from mlgo_gym.runners.grpc._client import GrpcInteractiveModelRunner
 from mlgo_gym.runners.grpc._server import GrpcHost, serve_grpc
 from mlgo_gym.runners.grpc._wire import StreamLimits
-from mlgo_gym.stream._events import Outcome
+from mlgo_gym.stream._training_log import Outcome
 from mlgo_gym.testing import round_trips_us
 from tests.runners.grpc.peers import (
     ADVICE,
