@@ -21,7 +21,7 @@ from mlgo_gym.model._freeze import load_frozen
 from mlgo_gym.model._tflite_reader import read_tflite
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.rollout._trace import Trace
-from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
+from mlgo_gym.runners._model_runners import ModelUnderTrainingRunner
 from mlgo_gym.training._run import TrainingRun
 
 HUGE = 6 << 30

@@ -4,14 +4,14 @@ from ._base import ScriptedRunner as ScriptedRunner
 from ._interactive import InteractiveModelRunner as InteractiveModelRunner
 from ._interactive import PipeHost as PipeHost
 from ._load import runner_factory as runner_factory
+from ._model_runners import ModelUnderTrainingRunner as ModelUnderTrainingRunner
+from ._model_runners import ReleaseModeModelRunner as ReleaseModeModelRunner
 from ._models import Model as Model
 from ._models import ModelAgent as ModelAgent
 from ._models import model_policies as model_policies
 from ._policy import BatchedPolicy as BatchedPolicy
 from ._policy import RunnerPolicy as RunnerPolicy
 from ._policy import WorkerPolicy as WorkerPolicy
-from ._release import ReleaseModeModelRunner as ReleaseModeModelRunner
-from ._under_training import ModelUnderTrainingRunner as ModelUnderTrainingRunner
 
 # isort: split
 # For other packages of this project; not documented, and may change.

@@ -93,7 +93,7 @@ def check_model(model: str, mode: str, *, trusted: bool = False) -> None:
 
     path = Path(find_model(model))
     if mode == RELEASE:
-        from mlgo_gym.runners._release import load_native  # noqa: PLC0415
+        from mlgo_gym.runners._model_runners import load_native  # noqa: PLC0415
 
         load_native(path, trusted=trusted)
         return

@@ -38,9 +38,9 @@ from mlgo_gym.rollout._log import RolloutLog
 from mlgo_gym.rollout._replay import problem_of, record, replay
 from mlgo_gym.rollout._rollout import rollout
 from mlgo_gym.rollout._trace import Trace
+from mlgo_gym.runners._model_runners import ReleaseModeModelRunner
 from mlgo_gym.runners._models import load_model
 from mlgo_gym.runners._policy import RunnerPolicy
-from mlgo_gym.runners._release import ReleaseModeModelRunner
 from mlgo_gym.stream._training_log import Observation
 
 MODELS = Path(__file__).parents[1] / "models"

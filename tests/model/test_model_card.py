@@ -13,8 +13,7 @@ from corpus_tools.reading import brief
 from mlgo_gym.errors import ModelError
 from mlgo_gym.model._card import ModelCard, read_card
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.runners._release import ReleaseModeModelRunner
-from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
+from mlgo_gym.runners._model_runners import ModelUnderTrainingRunner, ReleaseModeModelRunner
 
 MODEL = Path(__file__).parents[1] / "models" / "inliner"
 FEATURES = tuple(each.spec for each in InliningForSize().layout.features)

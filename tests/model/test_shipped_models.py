@@ -15,9 +15,9 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.model._card import find_model, read_card, read_model_json, shipped_models
+from mlgo_gym.runners._model_runners import ReleaseModeModelRunner
 from mlgo_gym.runners._models import problem_of_models, settings_of_models
 from mlgo_gym.runners._policy import RunnerPolicy
-from mlgo_gym.runners._release import ReleaseModeModelRunner
 
 DOCS = Path(__file__).parents[2] / "docs" / "results" / "models.md"
 NAMES = (

@@ -25,8 +25,8 @@ from mlgo_gym.problems._regalloc_eviction import (
 )
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
 from mlgo_gym.rollout._allocation import Allocator
+from mlgo_gym.runners._model_runners import ReleaseModeModelRunner
 from mlgo_gym.runners._policy import RunnerPolicy
-from mlgo_gym.runners._release import ReleaseModeModelRunner
 from mlgo_gym.stream._training_log import Header, Observation, StreamDecoder
 from tests.problems.test_regalloc import pressure
 

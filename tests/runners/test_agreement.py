@@ -11,8 +11,7 @@ from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.rollout._rollout import Decision, RecordingPolicy
-from mlgo_gym.runners._release import ReleaseModeModelRunner
-from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
+from mlgo_gym.runners._model_runners import ModelUnderTrainingRunner, ReleaseModeModelRunner
 
 MODEL = Path(__file__).parent.parent / "models" / "inliner"
 

@@ -19,6 +19,7 @@ from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._vocabulary import PRESETS, Vocabulary
 from mlgo_gym.runners._base import MLModelRunner, ScriptedRunner
 from mlgo_gym.runners._load import runner_factory
+from mlgo_gym.runners._model_runners import ReleaseModeModelRunner
 from mlgo_gym.runners._models import (
     load_model,
     model_policies,
@@ -26,7 +27,6 @@ from mlgo_gym.runners._models import (
     settings_of_models,
 )
 from mlgo_gym.runners._policy import RunnerPolicy
-from mlgo_gym.runners._release import ReleaseModeModelRunner
 from mlgo_gym.stream._training_log import Header, Observation
 
 MODELS = Path(__file__).parents[1] / "models"

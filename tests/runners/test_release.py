@@ -16,7 +16,7 @@ from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.errors import ModelError, UsageError
 from mlgo_gym.model._freeze import freeze
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.runners._release import ReleaseModeModelRunner
+from mlgo_gym.runners._model_runners import ReleaseModeModelRunner
 from tests.conftest import one_in
 from tests.model.agreement import interpreter
 from tests.model.make_models import FOLDER
@@ -251,7 +251,7 @@ def test_closed(model_dir: Path) -> None:
 def test_nothing_heavy_is_imported(model_dir: Path) -> None:
     program = (
         "import sys\n"
-        "from mlgo_gym.runners._release import ReleaseModeModelRunner\n"
+        "from mlgo_gym.runners._model_runners import ReleaseModeModelRunner\n"
         "from mlgo_gym.base._tensor_spec import TensorSpec\n"
         "specs = [TensorSpec(f'f{n}', 'int64_t', (1,)) for n in range(9)]\n"
         "out = TensorSpec('inlining_decision', 'int64_t', (1,))\n"

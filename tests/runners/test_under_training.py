@@ -19,8 +19,8 @@ from mlgo_gym.errors import EnvironmentSetupError, ModelError, TrainingLogError,
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.runners import _interpreter
+from mlgo_gym.runners._model_runners import ModelUnderTrainingRunner
 from mlgo_gym.runners._policy import RunnerPolicy
-from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
 from mlgo_gym.stream._training_log import Observation, TrainingLogReader
 from mlgo_gym.testing import check_runner
 

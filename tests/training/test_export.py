@@ -22,10 +22,9 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._vocabulary import Vocabulary
+from mlgo_gym.runners._model_runners import ModelUnderTrainingRunner, ReleaseModeModelRunner
 from mlgo_gym.runners._models import load_model, settings_of_models
 from mlgo_gym.runners._policy import RunnerPolicy
-from mlgo_gym.runners._release import ReleaseModeModelRunner
-from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
 from mlgo_gym.training._export import load_network, save_model
 from mlgo_gym.training._networks import Normalization, PolicyNetwork, network_features, network_for
 from tests.conftest import no_room, one_in

@@ -24,8 +24,7 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
-from mlgo_gym.runners._release import ReleaseModeModelRunner
-from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
+from mlgo_gym.runners._model_runners import ModelUnderTrainingRunner, ReleaseModeModelRunner
 from mlgo_gym.training._from_torch import VectorNormalization, export_torch, translated
 from mlgo_gym.training._from_torch import _exported as exported
 from tests.model.agreement import interpreter

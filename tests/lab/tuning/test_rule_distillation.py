@@ -31,8 +31,7 @@ from mlgo_gym.model._card import find_model, read_card
 from mlgo_gym.model._freeze import freeze
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.rollout._rollout import Failure
-from mlgo_gym.runners._release import ReleaseModeModelRunner
-from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
+from mlgo_gym.runners._model_runners import ModelUnderTrainingRunner, ReleaseModeModelRunner
 from mlgo_gym.training._data import Data
 from tests.training.conftest import Recorded, data_of
 
