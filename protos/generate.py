@@ -1,8 +1,8 @@
 """Makes the Python code of the gRPC contract: ``python protos/generate.py [FOLDER]``.
 
 It needs grpcio-tools in exactly the version below, which fixes the oldest runtime that the code
-works with (grpcio of the same version, protobuf 6.31.1). Without FOLDER the committed code in
-``mlgo_gym/runners/grpc/_proto`` is replaced; with it, the same files are written below FOLDER.
+works with (protobuf 6.31.1). Without FOLDER the committed code in ``mlgo_gym/runners/grpc/_proto``
+is replaced; with it, the same files are written below FOLDER.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ def generate(folder: Path) -> None:
         f"--proto_path={PACKAGE}={PROTOS / 'mlgo_gym' / 'v1'}",
         f"--python_out={folder}",
         f"--pyi_out={folder}",
-        f"--grpc_python_out={folder}",
         f"{PACKAGE}/model_runner.proto",
     ]
     subprocess.run(command, check=True)

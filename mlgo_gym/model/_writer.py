@@ -30,7 +30,7 @@ LANES: Final = 16
 """How many partial sums `Writer.sum` has."""
 
 OWN_FUNCTION_COST: Final = 32
-"""The count of a call of one of `model._writer`: about as many instructions as it has."""
+"""The count of a call of one of `FUNCTIONS`: about as many instructions as it has."""
 
 MULTIPLY_ADD_COST: Final = 2
 """The count of `Writer.multiply_add`."""

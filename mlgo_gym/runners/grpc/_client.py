@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from mlgo_gym.base import OptionsError, RunnerError, SpecError, TensorSpec, UsageError
 from mlgo_gym.runners._base import MLModelRunner
@@ -13,6 +13,7 @@ from mlgo_gym.runners.grpc._address import Address
 from mlgo_gym.runners.grpc._wire import (
     AUTHORIZATION,
     DEFAULT_MAX_MESSAGE_BYTES,
+    SERVICE,
     Watchdog,
     bearer,
     channel_options,
@@ -23,7 +24,6 @@ from mlgo_gym.runners.grpc._wire import (
     from_message,
     grpc,
     messages,
-    services,
     to_message,
 )
 from mlgo_gym.stream import MAX_FEATURES, Header
@@ -185,9 +185,13 @@ class _Conversation:
             self._channel = grpc.insecure_channel(target, options=options)
         else:
             self._channel = grpc.secure_channel(target, credentials, options=options)
-        stub = services.ModelRunnerStub(self._channel)  # type: ignore[no-untyped-call]
+        run = self._channel.stream_stream(
+            f"/{SERVICE}/Run",
+            request_serializer=messages.CompilerMessage.SerializeToString,
+            response_deserializer=messages.HostMessage.FromString,
+        )
         metadata = () if token is None else ((AUTHORIZATION, bearer(token)),)
-        self._call = stub.Run(iter(self._outbox.get, None), metadata=metadata)
+        self._call: Any = run(iter(self._outbox.get, None), metadata=metadata)
         self._replies: Iterator[messages.HostMessage] = iter(self._call)
         self._watchdog = Watchdog(self._call.cancel)
 

@@ -17,6 +17,7 @@ from mlgo_gym.runners._base import MLModelRunner, RunnerFactory
 from mlgo_gym.runners.grpc._address import Address, SocketFile
 from mlgo_gym.runners.grpc._wire import (
     AUTHORIZATION,
+    SERVICE,
     StreamLimits,
     Watchdog,
     bearer,
@@ -416,8 +417,7 @@ def _handlers(
         request_deserializer=parse_request,
         response_serializer=messages.HostMessage.SerializeToString,
     )
-    name = messages.DESCRIPTOR.services_by_name["ModelRunner"].full_name
-    return grpc.method_handlers_generic_handler(name, {"Run": run})
+    return grpc.method_handlers_generic_handler(SERVICE, {"Run": run})
 
 
 def _listen(

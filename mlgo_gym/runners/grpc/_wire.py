@@ -19,11 +19,10 @@ try:
     from google.protobuf.message import DecodeError
 
     from mlgo_gym.runners.grpc._proto.v1 import model_runner_pb2 as messages
-    from mlgo_gym.runners.grpc._proto.v1 import model_runner_pb2_grpc as services
 except ImportError as error:
     raise EnvironmentSetupError("gRPC: needs grpcio; run: pip install 'mlgo-gym[grpc]'") from error
 
-__all__ = ["grpc", "messages", "services"]  # the extra stands behind this module alone
+__all__ = ["grpc", "messages"]  # the extra stands behind this module alone
 
 if sys.byteorder != "little":
     raise EnvironmentSetupError("gRPC: tensors travel in little-endian order, which this machine "
@@ -34,6 +33,9 @@ DEFAULT_MAX_MESSAGE_BYTES: Final = 4 << 20
 
 MESSAGE_OVERHEAD_BYTES: Final = 64
 """More bytes than a message adds to the tensors that it carries."""
+
+SERVICE: Final = messages.DESCRIPTOR.services_by_name["ModelRunner"].full_name
+"""The service, whose one method is ``Run``."""
 
 AUTHORIZATION: Final = "authorization"
 """The metadata's key under which the bearer token travels."""
