@@ -302,6 +302,7 @@ class KeptText(TextSize):
     unit: type[Unit] = KeptObjectUnit
 
 
+@dataclass(eq=False)
 class _AllocationUnit(Unit):
     def __post_init__(self) -> None:
         check_alone(AllocationCost(), self.problem, self.also)

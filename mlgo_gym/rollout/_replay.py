@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from mlgo_gym.base import OptionsError, TraceError, TrainingLogError, UsageError
@@ -380,24 +380,19 @@ class RecordedAnswers(Policy):
         self._asked += len(decisions)
 
 
+@dataclass(eq=False)
 class RecordedContexts(Policy):
     """Answers in each context as it was once answered there.
 
-    Args:
+    Attributes:
         problem: what was asked for.
         answers: the raw advice of each context, in the order in which LLVM comes to them.
         left: functions in which it is not asked (`Policy.left`).
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        answers: Mapping[str, Sequence[bytes]],
-        left: Collection[str] = (),
-    ) -> None:
-        self._problem = problem
-        self._answers = answers
-        self.left = left
+    problem: Problem
+    answers: Mapping[str, Sequence[bytes]]
+    left: Collection[str] = ()
 
     def begin(self, module: Module) -> AbstractContextManager[Answer]:
         """The recorded answers.
@@ -407,18 +402,18 @@ class RecordedContexts(Policy):
         """
 
         def answer(observation: Observation) -> Action:
-            known = self._answers.get(observation.context, ())
+            known = self.answers.get(observation.context, ())
             if observation.index >= len(known):
                 what = f"expected {len(known)} decisions, found that LLVM asks for more"
                 raise TraceError(module.name, f"{observation.context!r}: {what}")
-            action: Action = self._problem.advice.decode(known[observation.index]).item()
+            action: Action = self.problem.advice.decode(known[observation.index]).item()
             return action
 
         return nullcontext(answer)
 
     def for_worker(self, problem: Problem) -> SentPolicy | None:
         """Return the same answers for the worker, one after the other."""
-        advice = [each for known in self._answers.values() for each in known]
+        advice = [each for known in self.answers.values() for each in known]
         return recorded(problem, advice).get(problem)
 
 

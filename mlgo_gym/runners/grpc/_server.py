@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -52,20 +53,14 @@ class _SpecRefusal(Exception):  # noqa: N818
     """Answers a header with an acknowledgement that says no."""
 
 
+@dataclass(frozen=True, slots=True)
 class Service:
     """The service that gRPC calls for each stream."""
 
-    def __init__(
-        self,
-        runner_factory: RunnerFactory,
-        token: str | None,
-        limits: StreamLimits,
-        on_outcome: OutcomeListener | None,
-    ) -> None:
-        self._runner_factory = runner_factory
-        self._limits = limits
-        self._authorization = None if token is None else bearer(token).encode()
-        self._on_outcome = on_outcome
+    runner_factory: RunnerFactory
+    token: str | None
+    limits: StreamLimits
+    on_outcome: OutcomeListener | None
 
     def run(
         self, requests: Iterator[messages.CompilerMessage], context: grpc.ServicerContext
@@ -81,14 +76,14 @@ class Service:
             context.abort(refusal.code, clipped(str(refusal)))
 
     def _check_authorization(self, context: grpc.ServicerContext) -> None:
-        if self._authorization is None:
+        if self.token is None:
             return
         metadata = {str(key): value for key, value in context.invocation_metadata()}
         found = metadata.get(AUTHORIZATION)
         if found is None:
             raise _Refusal(grpc.StatusCode.UNAUTHENTICATED, "expected a token, found none")
         found = found if isinstance(found, bytes) else str(found).encode()
-        if not hmac.compare_digest(found, self._authorization):
+        if not hmac.compare_digest(found, bearer(self.token).encode()):
             raise _Refusal(
                 grpc.StatusCode.UNAUTHENTICATED, "expected this host's token, found another"
             )
@@ -101,8 +96,8 @@ class Service:
             if first is None:
                 return
             header = self._header(first)
-            runner, most = self._make_runner(header), self._limits.contexts
-            with closing(_Session(runner, header, most, self._on_outcome)) as session:
+            runner, most = self._make_runner(header), self.limits.contexts
+            with closing(_Session(runner, header, most, self.on_outcome)) as session:
                 yield session.acknowledgement()
                 for request in bounded:
                     answer = session.take(request)
@@ -113,7 +108,7 @@ class Service:
         self, requests: Iterator[messages.CompilerMessage], context: grpc.ServicerContext
     ) -> Generator[messages.CompilerMessage]:
         """A stream's messages; one that is silent for too long ends, and keeps no thread."""
-        limits, total_bytes = self._limits, 0
+        limits, total_bytes = self.limits, 0
         deadline_s = limits.header_s
         watchdog = Watchdog(context.cancel)
         try:
@@ -148,14 +143,14 @@ class Service:
                 from_message(message.score) if message.HasField("score") else None,
                 from_message(message.advice),
             )
-            check_message_limit(header.features, _advice(header), self._limits.message_bytes)
+            check_message_limit(header.features, _advice(header), self.limits.message_bytes)
         except InputError as error:
             raise _SpecRefusal(str(error)) from error
         return header
 
     def _make_runner(self, header: Header) -> MLModelRunner:
         try:
-            runner = self._runner_factory(header.features, _advice(header))
+            runner = self.runner_factory(header.features, _advice(header))
         except ModelError as error:  # the client is not told where the model lies
             raise _SpecRefusal(f"model: {error.reason}") from error
         except InputError as error:
@@ -172,27 +167,23 @@ class Service:
         return runner
 
 
+@dataclass(eq=False)
 class _Session:
     """One stream after its header: the runner and where the conversation stands."""
 
-    def __init__(
-        self,
-        runner: MLModelRunner,
-        header: Header,
-        max_contexts: int,
-        on_outcome: OutcomeListener | None,
-    ) -> None:
-        self._runner = runner
-        self._header = header
-        self._on_outcome = on_outcome
-        self._max_contexts = max_contexts
+    runner: MLModelRunner
+    header: Header
+    max_contexts: int
+    on_outcome: OutcomeListener | None
+
+    def __post_init__(self) -> None:
         self._context = ""
         self._key = _key("")
         self._next_numbers: dict[bytes, int] = {}
 
     def acknowledgement(self) -> messages.HostMessage:
-        features = [to_message(spec) for spec in self._runner.inputs]
-        reply = messages.Acknowledgement(features=features, advice=to_message(self._runner.output))
+        features = [to_message(spec) for spec in self.runner.inputs]
+        reply = messages.Acknowledgement(features=features, advice=to_message(self.runner.output))
         return messages.HostMessage(acknowledgement=reply)
 
     def take(self, request: messages.CompilerMessage) -> messages.HostMessage | None:
@@ -209,30 +200,30 @@ class _Session:
         return None
 
     def close(self) -> None:
-        _close(self._runner)
+        _close(self.runner)
 
     def _answer(self, observation: messages.Observation) -> messages.HostMessage:
         tensors, number = observation.tensors, observation.number
         where = f"observation {number} of context {self._context!r}"
-        if len(tensors) != self._header.size_bytes:
-            raise _invalid(f"{where}: expected {self._header.size_bytes} bytes, "
+        if len(tensors) != self.header.size_bytes:
+            raise _invalid(f"{where}: expected {self.header.size_bytes} bytes, "
                            f"found {len(tensors)}")  # fmt: skip
         expected = self._next_numbers.get(self._key, 0)
         if number != expected:
             raise _invalid(f"expected observation {expected} of context {self._context!r}, "
                            f"found {number}")  # fmt: skip
         self._next_numbers[self._key] = expected + 1
-        _check("contexts", self._max_contexts, len(self._next_numbers))
+        _check("contexts", self.max_contexts, len(self._next_numbers))
         advice = messages.Advice(observation=number, tensor=self._evaluate(where, tensors))
         return messages.HostMessage(advice=advice)
 
     def _evaluate(self, where: str, tensors: bytes) -> bytes:
         try:
-            self._runner.fill(tensors)
-            advice = bytes(self._runner.evaluate_untyped())
+            self.runner.fill(tensors)
+            advice = bytes(self.runner.evaluate_untyped())
         except Exception as error:
             raise _failed(where, error) from error
-        size_bytes = self._runner.output.size_bytes
+        size_bytes = self.runner.output.size_bytes
         if len(advice) != size_bytes:
             message = f"{where}: expected advice of {size_bytes} bytes, found {len(advice)}"
             raise _Refusal(grpc.StatusCode.INTERNAL, message)
@@ -241,27 +232,27 @@ class _Session:
     def _switch_context(self, name: str) -> None:
         self._context, self._key = name, _key(name)
         try:
-            self._runner.switch_context(name)
+            self.runner.switch_context(name)
         except Exception as error:
             raise _failed(f"context {name!r}", error) from error
 
     def _outcome(self, outcome: messages.Outcome) -> None:
         last = self._next_numbers.get(self._key, 0) - 1
         where = f"outcome in context {self._context!r}"
-        if self._header.score is None:
+        if self.header.score is None:
             raise _invalid(f"{where}: expected none, since the header has no score")
         if last < 0:
             raise _invalid(f"{where}: expected an observation before it")
         if outcome.observation != last:
             raise _invalid(f"{where}: expected that of observation {last}, "
                            f"found {outcome.observation}")  # fmt: skip
-        if len(outcome.tensor) != self._header.score.size_bytes:
-            raise _invalid(f"{where}: expected {self._header.score.size_bytes} bytes, "
+        if len(outcome.tensor) != self.header.score.size_bytes:
+            raise _invalid(f"{where}: expected {self.header.score.size_bytes} bytes, "
                            f"found {len(outcome.tensor)}")  # fmt: skip
-        if self._on_outcome is None:
+        if self.on_outcome is None:
             return
         try:
-            self._on_outcome(self._runner, Outcome(self._context, last, outcome.tensor))
+            self.on_outcome(self.runner, Outcome(self._context, last, outcome.tensor))
         except Exception as error:
             raise _failed(where, error) from error
 
