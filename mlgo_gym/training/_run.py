@@ -57,15 +57,11 @@ _TAIL_BYTES: Final = 1 << 16
 
 
 @dataclass(frozen=True)
-class _Spent(Ranged):
+class _Position(Ranged):
+    """How far a run, or its checkpoint, has come."""
+
     spent_s: NotNegative
-
-
-@dataclass(frozen=True)
-class _Position(_Spent):
-    """How far a checkpoint has come."""
-
-    step: Whole
+    step: Whole = 0
 
 
 @dataclass(frozen=True)
@@ -257,7 +253,7 @@ class TrainingRun:
             lines = file.read(_TAIL_BYTES).splitlines()
         for line in reversed(lines):
             with suppress(ValueError):  # cut off when the run was killed
-                return _Spent(shaped(parse_json(line), {"spent_s": float})["spent_s"]).spent_s
+                return _Position(shaped(parse_json(line), {"spent_s": float})["spent_s"]).spent_s
         return 0.0
 
     @contextmanager
