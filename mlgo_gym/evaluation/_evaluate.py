@@ -65,6 +65,8 @@ from mlgo_gym.rollout import (
 from mlgo_gym.runners import model_policies, problem_of_models, settings_of_models
 
 _SEARCH: Final = "search"
+Track = Callable[[Iterable[ModuleScores], int], Iterable[ModuleScores]]
+"""Passes scores through, of which there will be so many, and shows that they come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +113,6 @@ class Setting:
             in_order=in_order,
             **({"opt_level": self.opt_level} | how),
         )
-
-
-Track = Callable[[Iterable[ModuleScores], int], Iterable[ModuleScores]]
-"""Passes scores through, of which there will be so many, and shows that they come."""
 
 
 def evaluate(

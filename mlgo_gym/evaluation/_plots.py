@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 
 _LEAST_POINTS: Final = 2
+_LINEAR_PERCENT: Final = 10.0
+_PERCENT_TICKS: Final = (-50, -20, -10, -5, -2, 0, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 def learning_curve(
@@ -99,10 +101,6 @@ def interquartile_mean(rows: NDArray[Any]) -> NDArray[Any]:
     cut = len(rows) // 4
     middle = np.sort(rows, axis=0)[cut : len(rows) - cut]
     return np.asarray(middle.mean(axis=0))
-
-
-_LINEAR_PERCENT: Final = 10.0
-_PERCENT_TICKS: Final = (-50, -20, -10, -5, -2, 0, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 def plots_of(scored: Scored) -> dict[str, Figure]:

@@ -35,6 +35,11 @@ from mlgo_gym.rollout import (
     linked_text_shares,
 )
 
+RESAMPLES: Final = 2000
+LEVEL: Final = (2.5, 97.5)
+WORSE_RATIO: Final = 1.01
+WORSE_BYTES: Final = 64
+
 
 @dataclass(frozen=True, slots=True)
 class ModuleScores:
@@ -105,12 +110,6 @@ def scores_of(report: ModuleReport) -> ModuleScores:
         errors=report.failures,
         not_honoured=report.not_honoured,
     )
-
-
-RESAMPLES: Final = 2000
-LEVEL: Final = (2.5, 97.5)
-WORSE_RATIO: Final = 1.01
-WORSE_BYTES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,24 @@ from mlgo_gym.model._writer import (
 _COLUMNS: Final = 100
 _VALUE: Final = re.compile(r"\bv_\d+\b")
 _TIGHT: Final = re.compile(r"[\w.]+(\([^()]*\)|\[[^\[\]()]*\])?")
+TYPES: Final[Mapping[str, str]] = {
+    "float32": "float",
+    "float64": "double",
+    "bool": "uint8_t",
+    "test": "int",
+    **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+
+_UNPRINTED: Final = re.compile(r"[^A-Za-z0-9_ .,:;+()<>\[\]-]")
+
+_OPERATORS: Final = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^",
+    "shl": "<<", "ashr": ">>", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==",
+    "ne": "!=",
+}  # fmt: skip
+_WRAPPING: Final = frozenset({"add", "sub", "mul", "shl"})
+_TERM_COST: Final = MULTIPLY_ADD_COST + 1
+_PLAIN: Final = re.compile(r"-?[\w.]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +129,6 @@ def _waiting(merged: list[_Line], line: _Line, uses: Counter[str]) -> list[_Line
         if uses[value.name] == 1:
             found.append(value)
     return found[::-1]
-
-
-TYPES: Final[Mapping[str, str]] = {
-    "float32": "float",
-    "float64": "double",
-    "bool": "uint8_t",
-    "test": "int",
-    **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
-}
-
-_UNPRINTED: Final = re.compile(r"[^A-Za-z0-9_ .,:;+()<>\[\]-]")
 
 
 def comment(text: str) -> str:
@@ -255,16 +262,6 @@ FUSED: Final = """\
 #define FMA(a, b, c) ((a) * (b) + (c))
 #endif
 """
-
-
-_OPERATORS: Final = {
-    "add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^",
-    "shl": "<<", "ashr": ">>", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==",
-    "ne": "!=",
-}  # fmt: skip
-_WRAPPING: Final = frozenset({"add", "sub", "mul", "shl"})
-_TERM_COST: Final = MULTIPLY_ADD_COST + 1
-_PLAIN: Final = re.compile(r"-?[\w.]+")
 
 
 class CWriter(Writer):

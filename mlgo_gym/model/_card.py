@@ -50,6 +50,8 @@ STEP_INPUTS: Final = frozenset({"discount", "reward", "step_type"})
 """Inputs of TF-Agents policies that mean something in training only; runners leave them zero."""
 
 _MAX_BYTES: Final = 1 << 22
+CARD_FILE = "card.json"
+LAST_TESTS: Final = "final_tests"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +154,6 @@ def _parse_output(entry: Any, source: str) -> OutputSpec:
         return OutputSpec(entry["logging_name"], TensorSpec.from_value(entry.get("tensor_spec")))
     except SpecError as error:
         raise ModelError(source, f"{OUTPUT_SPEC_FILE}: {error}") from error
-
-
-CARD_FILE = "card.json"
-LAST_TESTS: Final = "final_tests"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,14 @@ MAX_INSTRUCTIONS: Final = 1 << 26
 
 _MAX_PARAMETERS: Final = 2 * MAX_RANK
 _LIFTED: Final = "; TFLite takes more (--mode under-training)"
+_NUMBERS: Final = ("float32", "int32", "int64")
+_ORDERED: Final = tuple(dtype for dtype in DTYPES if dtype != "bool")
+
+Fold = Callable[[Writer, str, str, str], str]
+"""Makes one operand of two, of a kind."""
+
+_FLOAT: Final = ("float32",)
+_BOOL: Final = ("bool",)
 
 
 class Scope:
@@ -217,11 +225,7 @@ def row_major(shape: tuple[int, ...]) -> list[int]:
     return [math.prod(shape[dimension + 1 :]) for dimension in range(len(shape))]
 
 
-_NUMBERS: Final = ("float32", "int32", "int64")
-_ORDERED: Final = tuple(dtype for dtype in DTYPES if dtype != "bool")
 _Compute = Callable[[Step, str, list[str]], str]
-Fold = Callable[[Writer, str, str, str], str]
-"""Makes one operand of two, of a kind."""
 
 
 def broadcast_strides(step: Step, tensor: Tensor, shape: tuple[int, ...]) -> list[int]:
@@ -413,8 +417,6 @@ def _choose(step: Step, kind: str, values: list[str]) -> str:
     return step.writer.select(test, kind, values[1], values[2])
 
 
-_FLOAT: Final = ("float32",)
-_BOOL: Final = ("bool",)
 _TANH: Final = _called("tanh")
 _MULTIPLY: Final = instruction("mul")
 _SUBTRACT: Final = instruction("sub")

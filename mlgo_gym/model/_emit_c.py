@@ -73,6 +73,17 @@ int32_t {name}_evaluate(const void *const *inputs, void *const *outputs);
 #endif
 """
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_ .,:;/+*=()<>\[\]{}-]")
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
+_KEYWORDS: Final = re.compile(
+    "alignas|alignof|asm|auto|bool|break|case|char|const|constexpr|continue|default|do|double|else|"
+    "enum|extern|false|float|for|goto|if|inline|int|long|nullptr|register|restrict|return|short|"
+    "signed|sizeof|static|static_assert|struct|switch|thread_local|true|typedef|typeof|"
+    "typeof_unqual|union|unsigned|void|volatile|while"
+)
+_TAKEN: Final = re.compile(
+    r"_[A-Z_]\w*|[a-z]_\d+|u?int\w*_t|U?INT\w*_(C|MIN|MAX)|inputs|outputs|status|lane|FMA|NAN|"
+    r"INFINITY|NULL|size_t|sqrtf|unix|linux"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,19 +148,6 @@ def _escape(character: str) -> str:
     if _PLAIN.fullmatch(character):
         return character
     return "".join(f"\\{byte:03o}" for byte in character.encode("utf-8", "replace"))
-
-
-_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
-_KEYWORDS: Final = re.compile(
-    "alignas|alignof|asm|auto|bool|break|case|char|const|constexpr|continue|default|do|double|else|"
-    "enum|extern|false|float|for|goto|if|inline|int|long|nullptr|register|restrict|return|short|"
-    "signed|sizeof|static|static_assert|struct|switch|thread_local|true|typedef|typeof|"
-    "typeof_unqual|union|unsigned|void|volatile|while"
-)
-_TAKEN: Final = re.compile(
-    r"_[A-Z_]\w*|[a-z]_\d+|u?int\w*_t|U?INT\w*_(C|MIN|MAX)|inputs|outputs|status|lane|FMA|NAN|"
-    r"INFINITY|NULL|size_t|sqrtf|unix|linux"
-)
 
 
 @dataclass(frozen=True, slots=True)

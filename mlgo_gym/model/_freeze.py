@@ -81,6 +81,12 @@ SEAL: Final = "seal"
 """The key of the description that holds it."""
 
 _KEY_BYTES: Final = 32
+_FORMAT: Final = "mlgo-gym native model"
+_VERSION: Final = 1
+_MAX_OBJECT_BYTES: Final = 1 << 28
+_LINK_TIMEOUT_S: Final = 60.0
+_OBJECT_TEXTS: Final = ("cpu", "features", "triple", "llvm_version")
+_TEXTS: Final = ("name", *_OBJECT_TEXTS, "model_sha256")
 
 
 def seal(description: Mapping[str, Any]) -> str | None:
@@ -147,14 +153,6 @@ def _made_key(place: Path) -> bytes:
     finally:
         new.unlink()
     return _key(place)
-
-
-_FORMAT: Final = "mlgo-gym native model"
-_VERSION: Final = 1
-_MAX_OBJECT_BYTES: Final = 1 << 28
-_LINK_TIMEOUT_S: Final = 60.0
-_OBJECT_TEXTS: Final = ("cpu", "features", "triple", "llvm_version")
-_TEXTS: Final = ("name", *_OBJECT_TEXTS, "model_sha256")
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,18 @@ _FIRST: Final = 5
 _MOST_CHARACTERS: Final = 200
 _UNIT: Final = "language: DW_LANG_C, file: !1, isOptimized: true, emissionKind: FullDebug"
 _FUNCTION: Final = "file: !1, type: !2, spFlags: DISPFlagDefinition | DISPFlagOptimized"
+_ESCAPE: Final = "\\"
+_POINTERS: Final = "ptr readonly captures(none)"
+
+_TYPES: Final = {
+    "float32": "float",
+    "float64": "double",
+    "bool": "i8",
+    "test": "i1",
+    **{f"{sign}int{bits}": f"i{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+_SUFFIXES: Final = {"float32": "f32", "float64": "f64"}
+_ORDERED: Final = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,20 +160,6 @@ def _pieces(width: int) -> list[tuple[int, int]]:
         pieces.append((start, lanes))
         start += lanes
     return pieces
-
-
-_ESCAPE: Final = "\\"
-_POINTERS: Final = "ptr readonly captures(none)"
-
-_TYPES: Final = {
-    "float32": "float",
-    "float64": "double",
-    "bool": "i8",
-    "test": "i1",
-    **{f"{sign}int{bits}": f"i{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
-}
-_SUFFIXES: Final = {"float32": "f32", "float64": "f64"}
-_ORDERED: Final = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
 
 
 def float_literal(kind: str, value: float) -> str:

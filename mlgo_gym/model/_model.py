@@ -53,6 +53,16 @@ _LOWERINGS: Final[Mapping[str, Callable[[Step], None]]] = {
     **arrays.LOWERINGS,
     **reductions.LOWERINGS,
 }
+DEFAULT_TIMEOUT_S: Final = 60.0
+"""How long compiling a graph may take, in seconds."""
+
+_MEMORY_BYTES: Final = 1 << 33
+
+_THUNK: Final = "mlgo_gym_thunk"
+LONG_INSTRUCTIONS: Final = 1 << 20
+"""An evaluation of more lets go of the GIL; it takes half a millisecond or longer."""
+
+Array = np.ndarray[Any, Any]
 
 
 def check_name(name: str) -> str:
@@ -108,12 +118,6 @@ def lower_into(writer: Writer, graph: Graph) -> None:
         writer.note(f"Output {number}: {port.name}")
         writer.output(number, tensor.dtype, scope.pointer(port.tensor), tensor.element_count)
     scope.check()
-
-
-DEFAULT_TIMEOUT_S: Final = 60.0
-"""How long compiling a graph may take, in seconds."""
-
-_MEMORY_BYTES: Final = 1 << 33
 
 
 def compile_ir(
@@ -221,13 +225,6 @@ def _numbers(origins: list[Origin]) -> Mapping[int, int]:
     """The operators' numbers by their ids."""
     own = (each.ids[0] for each in origins if len(each.ids) == 1)
     return {identity: number for number, identity in enumerate(own)}
-
-
-_THUNK: Final = "mlgo_gym_thunk"
-LONG_INSTRUCTIONS: Final = 1 << 20
-"""An evaluation of more lets go of the GIL; it takes half a millisecond or longer."""
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ _FEW_OUTPUTS: Final = 8
 _MAX_OUTPUTS: Final = 1 << 14
 
 _Array = np.ndarray[Any, np.dtype[np.float32]]
+_NUMBERS: Final = ("float32", "int32", "int64")
 
 
 def _fully_connected(step: Step) -> None:
@@ -171,9 +172,6 @@ def _activate_all(step: Step, target: str) -> None:
     with step.writer.loop(step.output.element_count) as index:
         value = activate(step, step.writer.load("float32", target, index))
         step.writer.store("float32", value, target, index)
-
-
-_NUMBERS: Final = ("float32", "int32", "int64")
 
 
 def _reduction(fold: Fold, dtypes: tuple[str, ...]) -> Callable[[Step], None]:

@@ -36,6 +36,36 @@ MAX_TABLES: Final = 1 << 13
 _OFFSET_BYTES: Final = 4
 _VTABLE_HEADER_BYTES: Final = 4
 _FOREIGN_ERRORS: Final = (struct.error, IndexError, ValueError, TypeError, OverflowError)
+TENSOR_TYPES: Final[Mapping[int, str]] = {
+    0: "float32", 1: "float16", 2: "int32", 3: "uint8", 4: "int64", 5: "string", 6: "bool",
+    7: "int16", 8: "complex64", 9: "int8", 10: "float64", 11: "complex128", 12: "uint64",
+    13: "resource", 14: "variant", 15: "uint32", 16: "uint16", 17: "int4", 18: "bfloat16",
+}  # fmt: skip
+"""``TensorType``; which of them can be used is for `model._graph` to say."""
+
+ACTIVATIONS: Final[Mapping[int, str]] = {
+    0: "none", 1: "relu", 2: "relu_n1_to_1", 3: "relu6", 4: "tanh", 5: "sign_bit",
+}  # fmt: skip
+"""``ActivationFunctionType``."""
+
+_PLAIN: Final = (
+    "ABS", "ARG_MAX", "ARG_MIN", "BROADCAST_TO", "CAST", "CEIL", "EQUAL", "EXP", "EXPAND_DIMS",
+    "FLOOR", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "LOG", "LOGICAL_AND",
+    "LOGICAL_NOT", "LOGICAL_OR", "LOGISTIC", "MAXIMUM", "MEAN", "MINIMUM", "NEG", "NOT_EQUAL",
+    "REDUCE_ALL", "REDUCE_ANY", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD", "RELU", "RELU6",
+    "RELU_N1_TO_1", "RESHAPE", "RSQRT", "SELECT", "SELECT_V2", "SIGN", "SLICE", "SQRT",
+    "SQUARE", "SQUARED_DIFFERENCE", "SQUEEZE", "SUM", "TANH", "TILE", "TRANSPOSE",
+)  # fmt: skip
+
+MAX_FILE_BYTES: Final = 1 << 24
+"""The largest file that is read, 16 MiB; policies have some hundred kilobytes."""
+
+MAX_OPERANDS: Final = 1 << 16
+"""The most inputs and outputs that all operators may have together."""
+
+_MAX_ITEMS: Final = 1 << 12
+_SCHEMA_VERSION: Final = 3
+_DECORATION: Final = re.compile(r"^(?:serving_default_|action_)?(?P<name>.+?)(?::\d+)?$", re.DOTALL)
 
 
 class FlatbufferError(Exception):
@@ -155,19 +185,6 @@ class Table:
             raise FlatbufferError(f"expected a position below {len(self._data)}, found {position}")
 
 
-TENSOR_TYPES: Final[Mapping[int, str]] = {
-    0: "float32", 1: "float16", 2: "int32", 3: "uint8", 4: "int64", 5: "string", 6: "bool",
-    7: "int16", 8: "complex64", 9: "int8", 10: "float64", 11: "complex128", 12: "uint64",
-    13: "resource", 14: "variant", 15: "uint32", 16: "uint16", 17: "int4", 18: "bfloat16",
-}  # fmt: skip
-"""``TensorType``; which of them can be used is for `model._graph` to say."""
-
-ACTIVATIONS: Final[Mapping[int, str]] = {
-    0: "none", 1: "relu", 2: "relu_n1_to_1", 3: "relu6", 4: "tanh", 5: "sign_bit",
-}  # fmt: skip
-"""``ActivationFunctionType``."""
-
-
 @dataclass(frozen=True, slots=True)
 class Option:
     """An option's field, of a FlatBuffers type, an ``activation``, or ``reals``, many floats."""
@@ -224,14 +241,6 @@ BUILTIN_NAMES: Final = (
 
 _ACTIVATION: Final = Option("activation", 0, "activation")
 
-_PLAIN: Final = (
-    "ABS", "ARG_MAX", "ARG_MIN", "BROADCAST_TO", "CAST", "CEIL", "EQUAL", "EXP", "EXPAND_DIMS",
-    "FLOOR", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "LOG", "LOGICAL_AND",
-    "LOGICAL_NOT", "LOGICAL_OR", "LOGISTIC", "MAXIMUM", "MEAN", "MINIMUM", "NEG", "NOT_EQUAL",
-    "REDUCE_ALL", "REDUCE_ANY", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD", "RELU", "RELU6",
-    "RELU_N1_TO_1", "RESHAPE", "RSQRT", "SELECT", "SELECT_V2", "SIGN", "SLICE", "SQRT",
-    "SQUARE", "SQUARED_DIFFERENCE", "SQUEEZE", "SUM", "TANH", "TILE", "TRANSPOSE",
-)  # fmt: skip
 
 OPERATORS: Final[Mapping[str, tuple[Option, ...]]] = {
     **dict.fromkeys(_PLAIN, ()),
@@ -259,17 +268,6 @@ OPERATORS: Final[Mapping[str, tuple[Option, ...]]] = {
     ),
 }
 """The operators that are lowered, and what is read of their options."""
-
-
-MAX_FILE_BYTES: Final = 1 << 24
-"""The largest file that is read, 16 MiB; policies have some hundred kilobytes."""
-
-MAX_OPERANDS: Final = 1 << 16
-"""The most inputs and outputs that all operators may have together."""
-
-_MAX_ITEMS: Final = 1 << 12
-_SCHEMA_VERSION: Final = 3
-_DECORATION: Final = re.compile(r"^(?:serving_default_|action_)?(?P<name>.+?)(?::\d+)?$", re.DOTALL)
 
 
 def read_tflite(model: Path | str | bytes, *, source: str = "<bytes>") -> Graph:

@@ -20,6 +20,30 @@ from mlgo_gym.model._graph import Attribute, Graph, Operator, Port, Tensor
 from mlgo_gym.model._saved_model import SIGNATURE
 from mlgo_gym.model._tflite_reader import ACTIVATIONS, BUILTIN_NAMES, OPERATORS, TENSOR_TYPES
 
+_SCHEMA_VERSION: Final = 3
+_WIDER_FIELD: Final = 127
+"""In the byte that old files have an operator's number in: see the wider field."""
+_DATA_ALIGNMENT: Final = 16
+_ACTIVATION_CODES: Final = {name: code for code, name in ACTIVATIONS.items()}
+_TYPE_CODES: Final = {name: code for code, name in TENSOR_TYPES.items()}
+
+_Fields = Mapping[int, object]
+"""A table: by a field's number, a `_Scalar`, text, bytes, an array, a table, or tables."""
+
+_REDUCTIONS: Final = (
+    "MEAN", "REDUCE_ALL", "REDUCE_ANY", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD", "SUM",
+)  # fmt: skip
+_OPTIONS: Final = {
+    "ADD": 11, "ARG_MAX": 40, "ARG_MIN": 57, "BATCH_MATMUL": 101, "BUCKETIZE": 115, "CAST": 37,
+    "CONCATENATION": 10, "DIV": 29, "FULLY_CONNECTED": 8, "GATHER": 23, "LEAKY_RELU": 75, "MUL": 21,
+    "ONE_HOT": 61, "PACK": 59, "SOFTMAX": 9, "SQUEEZE": 30, "STRIDED_SLICE": 32, "SUB": 28,
+    **dict.fromkeys(_REDUCTIONS, 27),
+}  # fmt: skip
+"""``BuiltinOptions``: the number of an operator's table in the union. Others do without one."""
+
+_VERSIONS: Final = {"BROADCAST_TO": 2}
+"""The first version that TFLite's interpreter has, where that is not 1."""
+
 
 @dataclass(frozen=True, slots=True)
 class Value:
@@ -119,38 +143,12 @@ class GraphWriter:
         return Value(len(self._tensors) - 1, dtype, shape)
 
 
-_SCHEMA_VERSION: Final = 3
-_WIDER_FIELD: Final = 127
-"""In the byte that old files have an operator's number in: see the wider field."""
-_DATA_ALIGNMENT: Final = 16
-_ACTIVATION_CODES: Final = {name: code for code, name in ACTIVATIONS.items()}
-_TYPE_CODES: Final = {name: code for code, name in TENSOR_TYPES.items()}
-
-
 @dataclass(frozen=True, slots=True)
 class _Scalar:
     """A number in a table, of the type that FlatBuffers calls so."""
 
     kind: str
     value: float
-
-
-_Fields = Mapping[int, object]
-"""A table: by a field's number, a `_Scalar`, text, bytes, an array, a table, or tables."""
-
-_REDUCTIONS: Final = (
-    "MEAN", "REDUCE_ALL", "REDUCE_ANY", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD", "SUM",
-)  # fmt: skip
-_OPTIONS: Final = {
-    "ADD": 11, "ARG_MAX": 40, "ARG_MIN": 57, "BATCH_MATMUL": 101, "BUCKETIZE": 115, "CAST": 37,
-    "CONCATENATION": 10, "DIV": 29, "FULLY_CONNECTED": 8, "GATHER": 23, "LEAKY_RELU": 75, "MUL": 21,
-    "ONE_HOT": 61, "PACK": 59, "SOFTMAX": 9, "SQUEEZE": 30, "STRIDED_SLICE": 32, "SUB": 28,
-    **dict.fromkeys(_REDUCTIONS, 27),
-}  # fmt: skip
-"""``BuiltinOptions``: the number of an operator's table in the union. Others do without one."""
-
-_VERSIONS: Final = {"BROADCAST_TO": 2}
-"""The first version that TFLite's interpreter has, where that is not 1."""
 
 
 def write_tflite(graph: Graph) -> bytes:

@@ -36,6 +36,20 @@ MULTIPLY_ADD_COST: Final = 2
 """The count of `Writer.multiply_add`."""
 
 FLOATS: Final = frozenset({"float32", "float64"})
+_EXP_POLYNOMIAL: Final = (
+    1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1,
+    5.0000001201e-1,
+)  # fmt: skip
+_LOG_POLYNOMIAL: Final = (
+    7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
+    -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
+)  # fmt: skip
+_TANH_POLYNOMIAL: Final = (
+    -5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1,
+)  # fmt: skip
+_LN2_HIGH: Final = 0.693359375
+_LN2_LOW: Final = -2.12194440e-4
+_LOG2_E: Final = 1.44269504088896341
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,22 +256,6 @@ def _merged(
             for kept, step in zip(merged, steps, strict=True):
                 kept.append(step)
     return merged_sizes, merged
-
-
-_EXP_POLYNOMIAL: Final = (
-    1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1,
-    5.0000001201e-1,
-)  # fmt: skip
-_LOG_POLYNOMIAL: Final = (
-    7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
-    -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
-)  # fmt: skip
-_TANH_POLYNOMIAL: Final = (
-    -5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1,
-)  # fmt: skip
-_LN2_HIGH: Final = 0.693359375
-_LN2_LOW: Final = -2.12194440e-4
-_LOG2_E: Final = 1.44269504088896341
 
 
 class _Floats:

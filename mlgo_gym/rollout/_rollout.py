@@ -46,6 +46,18 @@ from mlgo_gym.stream import Observation
 Best = Mapping[str, str]
 """The name of the best of each context, or of the whole as ``""``."""
 
+_Error = TypeVar("_Error", bound=MlgoGymError)
+_Value = TypeVar("_Value")
+
+BASELINE: Final = "LLVM"
+"""The name of LLVM's own heuristic among the policies."""
+
+SMALLEST: Final = "smallest"
+"""The name of the best of all, LLVM's own heuristic among them."""
+
+Case = tuple[Compiler, Module, CompileOptions, Problem]
+"""A module to compile: the first arguments of a `Unit`."""
+
 
 def joins(problem: Problem) -> bool:
     """Whether the best of each function of a module can be had."""
@@ -148,19 +160,6 @@ class Tries:
         }
         left = [context for context, name in chosen.items() if name == self._own]
         return RecordedContexts(self._problem, answers, left)
-
-
-_Error = TypeVar("_Error", bound=MlgoGymError)
-_Value = TypeVar("_Value")
-
-BASELINE: Final = "LLVM"
-"""The name of LLVM's own heuristic among the policies."""
-
-SMALLEST: Final = "smallest"
-"""The name of the best of all, LLVM's own heuristic among them."""
-
-Case = tuple[Compiler, Module, CompileOptions, Problem]
-"""A module to compile: the first arguments of a `Unit`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ _WORD_BYTES: Final = 8
 _NEAR_BYTES: Final = 1 << 20
 
 Array = np.ndarray[Any, Any]
+Inputs = Mapping[str, np.ndarray[Any, Any]]
 
 
 class MLModelRunner(ABC):
@@ -212,9 +213,6 @@ def side_by_side(specs: Sequence[TensorSpec]) -> list[Array]:
         arrays.append(memory[start : start + spec.size_bytes].view(spec.dtype).reshape(spec.shape))
         start += size
     return arrays
-
-
-Inputs = Mapping[str, np.ndarray[Any, Any]]
 
 
 class NoInferenceModelRunner(MLModelRunner):

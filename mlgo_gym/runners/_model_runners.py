@@ -40,6 +40,8 @@ from mlgo_gym.runners._interpreter import DEFAULT_TIMEOUT_S as EVALUATION_TIMEOU
 from mlgo_gym.runners._interpreter import ChildInterpreter, load_here, memory_of
 from mlgo_gym.stream import Header, TrainingLogWriter
 
+_INPUT_PREFIX: Final = "action_"
+
 
 class ReleaseModeModelRunner(MLModelRunner):
     """Answers with a model's decision, in well under a microsecond for a usual policy.
@@ -197,9 +199,6 @@ def _choose(
     found = model.outputs[decision].spec
     check_same(model.source, f"decision {output.name!r}", output, found)
     return decision, tuple(each for each in others if each[1] != decision)
-
-
-_INPUT_PREFIX: Final = "action_"
 
 
 class ModelUnderTrainingRunner(MLModelRunner):

@@ -25,6 +25,9 @@ from mlgo_gym.runners._base import MLModelRunner, RunnerFactory
 from mlgo_gym.runners._load import RELEASE, RunnerOfMode
 from mlgo_gym.stream import Header, Observation
 
+AnswerAll = Callable[[Sequence[Observation]], Sequence[Action]]
+"""Answers observations, of different compilations, in their order."""
+
 
 class RunnerPolicy(Policy):
     """Answers with runners, made as LLVM makes its own: when the first observation has come.
@@ -143,10 +146,6 @@ class _Session:
             self._runner = runner = self._factory(header.features, advice)
         self._header = header
         return runner
-
-
-AnswerAll = Callable[[Sequence[Observation]], Sequence[Action]]
-"""Answers observations, of different compilations, in their order."""
 
 
 class BatchedPolicy(Policy):

@@ -44,6 +44,11 @@ CallSite = tuple[str, int]
 """A caller, and how many decisions it has had before: what comes before a decision does not change
 with other functions' decisions."""
 
+_LEAST: Final = 1e-9
+_FEW: Final = 3
+"""A callee of at most so many callers: the policy may answer one differently once another's call is
+inlined, since the callee's last call is worth more."""
+
 
 @dataclass(frozen=True, slots=True)
 class NamedDecision:
@@ -185,11 +190,6 @@ def _named(observation: Observation, counts: Counter[str]) -> tuple[CallSite, st
 
 Wanted = Callable[[NamedDecision], float]
 """How much a decision is wanted, from 0 to 1: the chance that it is considered."""
-
-_LEAST: Final = 1e-9
-_FEW: Final = 3
-"""A callee of at most so many callers: the policy may answer one differently once another's call is
-inlined, since the callee's last call is worth more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,32 +24,6 @@ from mlgo_gym.rollout import Measure, TextSize, Trace, measure_of, reward_name
 from mlgo_gym.stream import Observation
 
 TEXT: Final = "text"
-
-
-def reward_beside(problem: Problem, reward: str | Measure | None) -> str | None:
-    """A reward as all spellings of it have it; ``None`` where it is the problem's own measure.
-
-    Raises:
-        OptionsError: it is no reward.
-    """
-    if isinstance(reward, Measure):
-        return reward.key
-    name = None if reward is None else reward_name(reward)
-    return None if name == TEXT and type(measure_of(problem)) is TextSize else name
-
-
-def check_most_text(
-    most_text: float | None, name: str | None, reward: str | Measure | None
-) -> None:
-    """See that text is limited beside a reward alone, as `reward_beside` has named it.
-
-    Raises:
-        OptionsError: there is no reward, or one that is the text.
-    """
-    if most_text is not None and name is None:
-        raise OptionsError(f"most_text: expected a reward other than text, found {reward!r}")
-
-
 CallGroup = tuple[str, bytes]
 """A group of calls: the level it is told apart by, and its key there."""
 
@@ -85,6 +59,30 @@ LEVELS: Final[Mapping[str, np.ndarray[Any, np.dtype[np.intp]]]] = MappingProxyTy
     }
 )
 """Columns that tell calls apart, from the finest level to the coarsest; finer answers win."""
+
+
+def reward_beside(problem: Problem, reward: str | Measure | None) -> str | None:
+    """A reward as all spellings of it have it; ``None`` where it is the problem's own measure.
+
+    Raises:
+        OptionsError: it is no reward.
+    """
+    if isinstance(reward, Measure):
+        return reward.key
+    name = None if reward is None else reward_name(reward)
+    return None if name == TEXT and type(measure_of(problem)) is TextSize else name
+
+
+def check_most_text(
+    most_text: float | None, name: str | None, reward: str | Measure | None
+) -> None:
+    """See that text is limited beside a reward alone, as `reward_beside` has named it.
+
+    Raises:
+        OptionsError: there is no reward, or one that is the text.
+    """
+    if most_text is not None and name is None:
+        raise OptionsError(f"most_text: expected a reward other than text, found {reward!r}")
 
 
 def group_of(level: str, observation: Observation) -> CallGroup:

@@ -33,6 +33,9 @@ from mlgo_gym.base import EnvironmentSetupError, TrainingLogError, UsageError
 from mlgo_gym.stream._training_log import Context, Header, Observation, StreamDecoder
 
 _LONGEST_S: Final = 1_000_000.0
+_READ_BYTES: Final = 1 << 16
+_FIFO_STEM: Final = "channel"
+_DESCRIPTORS: Final = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
 
 
 def is_readable(descriptor: int, timeout_s: float) -> bool:
@@ -49,11 +52,6 @@ def _is_ready(descriptor: int, event: int, timeout_s: float) -> bool:
     poll = select.poll()
     poll.register(descriptor, event)
     return bool(poll.poll(1000 * min(max(0.0, timeout_s), _LONGEST_S)))
-
-
-_READ_BYTES: Final = 1 << 16
-_FIFO_STEM: Final = "channel"
-_DESCRIPTORS: Final = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
 
 
 class Channel:

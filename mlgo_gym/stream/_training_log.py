@@ -39,6 +39,12 @@ MAX_OBSERVATION_BYTES: Final = 1 << 24
 MAX_FEATURES: Final = 4096
 """The most tensors that an observation may have; LLVM's have up to 39, and an embedding is one."""
 
+MAX_LINE_BYTES: Final = 1 << 20
+"""The longest JSON line that is accepted, in bytes."""
+
+_READ_BYTES: Final = 1 << 16
+_SHOWN: Final = 40
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -235,13 +241,6 @@ def _runs(features: tuple[TensorSpec, ...]) -> Iterator[Run]:
         names = tuple(spec.name for spec in specs)
         yield Run(names, dtype, (len(specs), *shape), count, offset)
         offset += count * dtype.itemsize
-
-
-MAX_LINE_BYTES: Final = 1 << 20
-"""The longest JSON line that is accepted, in bytes."""
-
-_READ_BYTES: Final = 1 << 16
-_SHOWN: Final = 40
 
 
 class StreamDecoder:

@@ -57,6 +57,9 @@ _PASSING: Final = (
 )
 _K = TypeVar("_K")
 _T = TypeVar("_T")
+_LEAST_SCORE: Final = 1e-9
+_DRAWN: Final = 0.98
+_ITS_OWN: Final = ("_workers", "_warn")
 
 
 @dataclass(frozen=True)
@@ -139,11 +142,6 @@ def check_lasting(failure: Failure) -> None:
     """
     if failure.error.errno in _PASSING:
         raise TrainingError(f"{failure}; this may pass, start again") from failure.error
-
-
-_LEAST_SCORE: Final = 1e-9
-_DRAWN: Final = 0.98
-_ITS_OWN: Final = ("_workers", "_warn")
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,18 @@ from mlgo_gym.training._train import (
 from mlgo_gym.training._validation import WORSE_WEIGHT
 
 _Array = np.ndarray[Any, Any]
+Teacher = Callable[[_Array], _Array]
+"""From features ``[M, features]`` to each ensemble's log-odds of inlining, ``[bags, M]``."""
+
+_SHARE: Final = "call_share"
+_AT_ONCE: Final = 1 << 16
+"""Rows that a network answers at once."""
+
+MOST_CERTAIN: Final = 3.0
+"""In log-odds, of a network that is learned from."""
+
+_PARTS: Final = 10_000
+"""A teacher's limits are meant for bytes of a module: a share's ten-thousandth is about as much."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +84,6 @@ class Labels:
     def is_known(self) -> _Array:
         """``bool [N]``: where `advantages` says something."""
         return np.isfinite(self.advantages)
-
-
-Teacher = Callable[[_Array], _Array]
-"""From features ``[M, features]`` to each ensemble's log-odds of inlining, ``[bags, M]``."""
 
 
 def fit_teacher(labels: Labels, config: TeacherConfig, seed: int) -> Teacher:
@@ -124,17 +132,6 @@ def _bags(
         drawn = np.isin(packages, random.permutation(names)[:size])
         chosen = np.concatenate([drawn, drawn]) & counted
         yield chosen if len(set(is_better[chosen])) == 2 else counted
-
-
-_SHARE: Final = "call_share"
-_AT_ONCE: Final = 1 << 16
-"""Rows that a network answers at once."""
-
-MOST_CERTAIN: Final = 3.0
-"""In log-odds, of a network that is learned from."""
-
-_PARTS: Final = 10_000
-"""A teacher's limits are meant for bytes of a module: a share's ten-thousandth is about as much."""
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,8 @@ _NOTHING: Final = frozenset(
 )  # fmt: skip
 """Operators that change no number."""
 
+_LARGEST: Final = float(np.finfo(np.float32).max)
+
 
 def translated(writer: GraphWriter, exported: Any, given: Value) -> Value:
     """Write the operators of a ``torch.export.ExportedProgram`` of one input and one output.
@@ -331,9 +333,6 @@ _OTHERS: Final[Mapping[str, Callable[[_Call], Any]]] = {
     "sum": _reduction("SUM"),
     "where": _where,
 }
-
-
-_LARGEST: Final = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,33 @@ ALL_FEATURES: Final = ""
 """The text of all features that there are."""
 _MASK: Final = "mask"
 _TERM: Final = re.compile(r"([+-]?)([^+-]+)")
+_LOWEST_SCALE: Final = 1e-3
+_LARGEST: Final = 1e9
+_DEVIATIONS: Final = 5.0
+
+_BULK: Final = (0.5, 99.5)
+
+_MOST_WEIGHTS: Final = 1 << 26
+MOST_LAYERS: Final = 64
+_COSTS: Final = 1 << 31
+_CONFIG_ERRORS: Final = (
+    *(AttributeError, KeyError, MemoryError, OverflowError, TypeError, ValueError),
+    tf.errors.OpError,
+)
+"""Errors of making a network of values that describe none."""
+
+# LLVM's own rules as logits.
+_THRESHOLD: Final = 5
+"""The least cost that LLVM's default does not inline at -Oz."""
+
+_RULE_SCALE: Final = 20.0
+_RULE_LIMIT: Final = 4.0
+_CERTAIN: Final = 20.0
+_HEAVIEST: Final = 2.0
+_LIGHTER: Final = 6.0
+_BROKEN_HINT: Final = 4.0
+_NOTHING: Final = 0.01
+_STAGES: Final = 7
 
 
 def feature_sets(problem: Problem) -> dict[str, tuple[str, ...]]:
@@ -117,13 +144,6 @@ def choose_features(problem: Problem, text: str, needed: Sequence[str]) -> tuple
                 f"found {text!r}"
             )
     return tuple(name for name in every if name in chosen)
-
-
-_LOWEST_SCALE: Final = 1e-3
-_LARGEST: Final = 1e9
-_DEVIATIONS: Final = 5.0
-
-_BULK: Final = (0.5, 99.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,29 +222,6 @@ def _statistics(name: str, values: np.ndarray[Any, Any]) -> tuple[float, float, 
     low, high = np.percentile(finite, _BULK)
     scale = max(float(logarithm.std()), _LOWEST_SCALE)
     return float(logarithm.mean()), scale, float(low), float(high)
-
-
-_MOST_WEIGHTS: Final = 1 << 26
-MOST_LAYERS: Final = 64
-_COSTS: Final = 1 << 31
-_CONFIG_ERRORS: Final = (
-    *(AttributeError, KeyError, MemoryError, OverflowError, TypeError, ValueError),
-    tf.errors.OpError,
-)
-"""Errors of making a network of values that describe none."""
-
-# LLVM's own rules as logits.
-_THRESHOLD: Final = 5
-"""The least cost that LLVM's default does not inline at -Oz."""
-
-_RULE_SCALE: Final = 20.0
-_RULE_LIMIT: Final = 4.0
-_CERTAIN: Final = 20.0
-_HEAVIEST: Final = 2.0
-_LIGHTER: Final = 6.0
-_BROKEN_HINT: Final = 4.0
-_NOTHING: Final = 0.01
-_STAGES: Final = 7
 
 
 class PolicyNetwork(keras.Model):  # type: ignore[misc, unused-ignore]

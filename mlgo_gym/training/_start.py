@@ -69,6 +69,13 @@ _ABOUT: Final[Shape] = {
 _DAMAGED: Final = (
     *(OSError, ValueError, OverflowError, LookupError, TypeError, AttributeError, MemoryError),
 )
+_CONTEXTS: Final = 256
+_MOST_DECISIONS: Final = 300
+"""The most decisions taken of one context, so that the largest do not decide alone."""
+
+Prepared = tuple[Workshop, Sampler, list[TrainingContext] | None]
+"""Compilers, what draws contexts to train on, and the functions that are chosen on: none where
+contexts are modules, and whole packages are compiled to choose."""
 
 
 def kept_contexts(
@@ -219,16 +226,6 @@ def _function(
     }
     known = MappingProxyType({name: dict(frequencies)})
     return OptimizedModule(module, CompileOptions(**options), (name,), known)
-
-
-_CONTEXTS: Final = 256
-_MOST_DECISIONS: Final = 300
-"""The most decisions taken of one context, so that the largest do not decide alone."""
-
-
-Prepared = tuple[Workshop, Sampler, list[TrainingContext] | None]
-"""Compilers, what draws contexts to train on, and the functions that are chosen on: none where
-contexts are modules, and whole packages are compiled to choose."""
 
 
 @contextmanager

@@ -54,6 +54,24 @@ if TYPE_CHECKING:
     from mlgo_gym.rollout import Failure
 
 _MOST_SEED: Final = (1 << 32) - 1
+TRAINERS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "clone": "imitate LLVM's default, or a named policy",
+        "imitate": "imitate the best traces that 'search' has found",
+        "advantage": "learn which single answers save bytes (inliner)",
+        "group": "policy gradient on allocations of one function, compared (eviction)",
+        "evolution": "evolution strategies: networks with other weights, compared",
+    }
+)
+"""The trainers, and what each does."""
+
+GROUP: Final = "mlgo_gym.trainers"
+
+TENSORFLOW_SETTINGS: Final = {
+    "TF_CPP_MIN_LOG_LEVEL": "3",  # it greets nobody
+    "TF_ENABLE_ONEDNN_OPTS": "0",  # its sums do not depend on the machine's load
+    "TF_FLAG_SAVED_MODEL_FINGERPRINTING": "0",  # nobody reads one, and it fails otherwise
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,26 +144,6 @@ def _check(value: Any, hint: Any, name: str) -> None:
 def _is_number(value: Any, kind: type) -> bool:
     kinds = (int,) if kind is int else (int, float)
     return isinstance(value, kinds) and not isinstance(value, bool)
-
-
-TRAINERS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "clone": "imitate LLVM's default, or a named policy",
-        "imitate": "imitate the best traces that 'search' has found",
-        "advantage": "learn which single answers save bytes (inliner)",
-        "group": "policy gradient on allocations of one function, compared (eviction)",
-        "evolution": "evolution strategies: networks with other weights, compared",
-    }
-)
-"""The trainers, and what each does."""
-
-GROUP: Final = "mlgo_gym.trainers"
-
-TENSORFLOW_SETTINGS: Final = {
-    "TF_CPP_MIN_LOG_LEVEL": "3",  # it greets nobody
-    "TF_ENABLE_ONEDNN_OPTS": "0",  # its sums do not depend on the machine's load
-    "TF_FLAG_SAVED_MODEL_FINGERPRINTING": "0",  # nobody reads one, and it fails otherwise
-}
 
 
 class NothingToLearnError(TrainingError):
