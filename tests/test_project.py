@@ -76,11 +76,13 @@ def test_records_are_values() -> None:
         *(
             "Native",
             "TrainingRun",
+            "_AllocationUnit",
             "_Answers",
             "_Link",
             "_Parts",
             "_Pending",
             "_Progress",
+            "_Session",
         )
     }
 

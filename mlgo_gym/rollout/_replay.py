@@ -380,7 +380,7 @@ class RecordedAnswers(Policy):
         self._asked += len(decisions)
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class RecordedContexts(Policy):
     """Answers in each context as it was once answered there.
 
