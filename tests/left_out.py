@@ -194,7 +194,7 @@ SLOW_EXAMPLES: Final = {
     "mlgo_gym.lab.boxes._box.Box",
     "mlgo_gym.lab.boxes._boxed_program.BoxedProgram",
     "mlgo_gym.lab.programs._workload_check.check_workloads",
-    "mlgo_gym.lab.tiers._jit_check.check_recording",
+    "mlgo_gym.lab.tiers._recorder.check_recording",
     "mlgo_gym.lab.tiers._recorder.record_program",
     "mlgo_gym.runners._models.model_policies",
     "mlgo_gym.training._from_torch.export_torch",

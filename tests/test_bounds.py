@@ -21,7 +21,7 @@ from corpus_tools.extraction import inputs, static_archive
 from mlgo_gym.base import _arrays as arrays
 from mlgo_gym.base import _remote as remote
 from mlgo_gym.base import _tensor_spec as tensor_spec
-from mlgo_gym.cc import _builds, _c_compiler, _kept, _kept_log, _project, _traces
+from mlgo_gym.cc import _builds, _kept, _prepare, _project, _traces
 from mlgo_gym.cli import _source
 from mlgo_gym.cli import options as _options
 from mlgo_gym.corpus import _corpus
@@ -30,12 +30,12 @@ from mlgo_gym.datasets import _episodes, _parts
 from mlgo_gym.lab.bench import _archive, _submission, _suite
 from mlgo_gym.lab.bench import _suite_runs as _run_of_bench
 from mlgo_gym.lab.boxes import _area, _box, _described
-from mlgo_gym.lab.cluster import _cluster, _nodes, _ray_executor
+from mlgo_gym.lab.cluster import _cluster, _ray_executor
 from mlgo_gym.lab.cluster import _ray_worker as scale_worker
 from mlgo_gym.lab.insight import _timeline
-from mlgo_gym.lab.programs import _file, _sums
+from mlgo_gym.lab.programs import _profiles, _running
 from mlgo_gym.lab.tiers import _recording
-from mlgo_gym.lab.tuning import _triplets, _tune_scores
+from mlgo_gym.lab.tuning import _seed_vocabulary, _tune
 from mlgo_gym.llvm import _compiler as llvm_compiler
 from mlgo_gym.llvm import _limits, _request, _site
 from mlgo_gym.llvm import _worker_process as _worker
@@ -73,9 +73,9 @@ BYTES = {
     "the memory of a workload's program, unless its description has another (2 GiB more under "
     "valgrind, a quarter of one while it is profiled)": PROGRAM.memory_mib << 20,
     "the output of a workload's program and the files that it writes, each, and all "
-    "together": _sums.MOST_BYTES,
+    "together": _running.MOST_BYTES,
     "a file that a workload's program reads": workloads.MOST_INPUT_BYTES,
-    "a profile of programs": _file.LARGEST_BYTES,
+    "a profile of programs": _profiles.LARGEST_BYTES,
     "the hashes of a benchmark's suite": _suite._MAX_SUMS_BYTES,
     "what describes a benchmark's suite, and the best known values": _suite._MAX_JSON_BYTES,
     "a file of a suite": _suite.MAX_FILE_BYTES,
@@ -91,7 +91,7 @@ BYTES = {
     "the memory of LLVM's tools for profiles": profdata.MEMORY_BYTES,
     "a tensor, by its spec (less than that)": tensor_spec._MAX_BYTES,
     "a vocabulary of IR2Vec": _vocabulary.MAX_BYTES,
-    "the triplets that `llvm-ir2vec` prints of a module": _triplets.MAX_OUTPUT_BYTES,
+    "the triplets that `llvm-ir2vec` prints of a module": _seed_vocabulary.MAX_OUTPUT_BYTES,
     "a line of JSON in a training log or on a channel": _training_log.MAX_LINE_BYTES,
     "an observation in a training log or on a channel, or a score": (
         _training_log.MAX_OBSERVATION_BYTES
@@ -121,7 +121,7 @@ BYTES = {
     "the memory of the worker that compiles a model": _model._MEMORY_BYTES,
     "the object of a frozen model": _freeze._MAX_OBJECT_BYTES,
     "a file of a model that `mlgo-cc` is given": _kept._MAX_MODEL_FILE_BYTES,
-    "`mlgo-cc`'s log of kept objects": _kept_log.MAX_BYTES,
+    "`mlgo-cc`'s log of kept objects": _builds.MAX_LOG_BYTES,
     "a file of the compiler driver's cache": _kept.MAX_KEPT_BYTES,
     "an output specification, a card or another JSON file of a model": _card._MAX_BYTES,
     "the weights in a model directory": _export._MAX_WEIGHTS_BYTES,
@@ -130,7 +130,7 @@ BYTES = {
     "a record of a corpus search": _corpus_search._MAX_RECORD_BYTES,
     "contexts that a training keeps": _start.MAX_BYTES,
     "the file of a tune about its project": _project._MAX_BYTES,
-    "the scores of a tune, and a model that it has scored": _tune_scores.MAX_BYTES,
+    "the scores of a tune, and a model that it has scored": _tune.MAX_BYTES,
     "the archive of sources, and the bitcode of one, that go to nodes and back": (
         _building._MAX_BYTES
     ),
@@ -149,9 +149,9 @@ BYTES = {
 }
 NUMBERS = {
     "arrays of a file": arrays.MOST_ARRAYS,
-    "files and folders that a workload's program makes": _sums.MOST_NAMES,
-    "levels of folders that a workload's program makes": _sums.MOST_LEVELS,
-    "threads of a workload's program at once": _sums.MOST_THREADS,
+    "files and folders that a workload's program makes": _running.MOST_NAMES,
+    "levels of folders that a workload's program makes": _running.MOST_LEVELS,
+    "threads of a workload's program at once": _running.MOST_THREADS,
     "open files of a workload's program": launcher._MOST_DESCRIPTORS,
     "functions of a program whose tiers are recorded": _recording._MOST_FUNCTIONS,
     "events of a program whose tiers are recorded": _recording.MOST_EVENTS,
@@ -216,14 +216,14 @@ SECONDS = {
     "the header of a stream to a gRPC host, unless told otherwise": LIMITS.header_s,
     "the next word of such a stream, unless told otherwise": LIMITS.idle_s,
     "clang, for one command of a corpus": clang.DEADLINE_S,
-    "the compiler that makes the compiler driver, or a policy for it": _c_compiler._TIMEOUT_S,
+    "the compiler that makes the compiler driver, or a policy for it": _prepare._TIMEOUT_S,
     "an address of a Ray cluster": _cluster.ANSWER_S,
     "a free CPU of a cluster, unless told otherwise": _cluster.WAIT_S,
     "a connection to S3": remote.CONNECT_S,
     "more of an object of S3": remote.READ_S,
-    "the nodes of a cluster, asked what they run": _nodes.ANSWER_S,
+    "the nodes of a cluster, asked what they run": _cluster.NODES_ANSWER_S,
     "pip, asked for its settings": package_index.PIP_DEADLINE_S,
-    "`llvm-ir2vec`, asked for its version and names": _triplets.DEADLINE_S,
+    "`llvm-ir2vec`, asked for its version and names": _seed_vocabulary.DEADLINE_S,
     "another process that writes to the compiler driver's cache, unless told otherwise": (
         _interactive.DEFAULT_DEADLINE_S
     ),

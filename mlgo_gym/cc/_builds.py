@@ -2,6 +2,9 @@
 
 Code is what the sections that are executable hold, in bytes. Functions are those that the symbol
 table names; a stripped binary has none, and static functions of one name in one file are summed up.
+
+The log of ``mlgo-cc --mlgo-keep-smaller`` has a line for each object that was made, with tabs: what
+was kept, its bytes of code, those of clang's own object, and the object's path.
 """
 
 from __future__ import annotations
@@ -244,3 +247,54 @@ def _regular_files(path: Path) -> Iterator[Path]:
     else:
         path.stat()
         yield path
+
+
+MAX_LOG_BYTES: Final = 1 << 28
+"""The longest log that is read."""
+
+_FIELDS: Final = 4
+_SIZE: Final = re.compile(r"\d{1,20}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptObjects:
+    """The objects of which the same was kept; bytes are of their code."""
+
+    kept: str
+    objects: int
+    clang_bytes: int
+    kept_bytes: int
+
+
+def read_kept_log(path: Path) -> list[KeptObjects]:
+    """Count the kept objects by whose they are; an object made twice counts as the last time.
+
+    Raises:
+        InputError: the file cannot be read, or a line is no line of such a log.
+    """
+    name = f"log of what was kept {str(path)!r}"
+    try:
+        lines = read_bounded(path, MAX_LOG_BYTES).decode("utf-8", "surrogateescape").split("\n")
+    except OSError as error:
+        raise InputError(f"{name}: cannot be read: {error.strerror or error}") from error
+    last: dict[str, tuple[str, int, int]] = {}
+    for number, line in enumerate(lines[: None if lines[-1] else -1], 1):
+        fields = line.split("\t", _FIELDS - 1)
+        if len(fields) != _FIELDS or not all(map(_SIZE.fullmatch, fields[1:3])):
+            expected = "what was kept, two sizes in bytes and a path, with tabs between them"
+            raise InputError(f"{name}: line {number}: expected {expected}, found {line[:80]!r}")
+        last[fields[3]] = fields[0], int(fields[1]), int(fields[2])
+    return _added_up(list(last.values()))
+
+
+def _added_up(objects: Sequence[tuple[str, int, int]]) -> list[KeptObjects]:
+    kinds = dict.fromkeys(kept for kept, *_ in sorted(objects))
+    return [
+        KeptObjects(
+            kind,
+            sum(kept == kind for kept, *_ in objects),
+            sum(clangs for kept, _, clangs in objects if kept == kind),
+            sum(size for kept, size, _ in objects if kept == kind),
+        )
+        for kind in kinds
+    ]

@@ -12,19 +12,40 @@
 
 A function that only one object of a target has, and no other needs, can be local to it:
 ``native/project.c`` reads the file, ``native/local.c`` makes functions local in clang's process.
+
+`localize_project` writes a corpus whose modules are as ``mlgo-cc --mlgo-project`` hands them to
+LLVM's pipeline. Whatever takes a corpus then sees the project as clang will. The bitcode is
+another, all else is the corpus's::
+
+    corpus_info.json    {..., "local_functions": {MODULE: how many functions became local}}
 """
 
 from __future__ import annotations
 
 import re
+import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from mlgo_gym.base import OptionsError, read_bounded, write_atomically
-from mlgo_gym.llvm import name_hash
+from corpus_tools.manifest import Manifest
+from corpus_tools.staging import INFO_NAME, staged_corpus
+from mlgo_gym.base import MlgoGymError, OptionsError, read_bounded, write_atomically, write_json
+from mlgo_gym.cc._project import Project
+from mlgo_gym.corpus import Corpus, corpus_info, read_elf
+from mlgo_gym.llvm import (
+    Compiler,
+    Jobs,
+    LocalizeRequest,
+    SymbolsRequest,
+    each,
+    local_symbols,
+    name_hash,
+)
 
 FIRST_LINE: Final = "mlgo-gym project 1"
 LAST_LINE: Final = "end"
@@ -117,23 +138,23 @@ def _never_together(modules: Iterable[Symbols]) -> frozenset[str]:
     """
     ways: dict[str, set[frozenset[str] | int]] = defaultdict(set)
     libraries: set[str] = set()
-    for number, each in enumerate(modules):
-        own = each.defined - each.merged
-        for name in each.defined:
+    for number, module in enumerate(modules):
+        own = module.defined - module.merged
+        for name in module.defined:
             ways[name].add(own or number)
         if _MAIN not in own:
-            libraries |= each.defined
+            libraries |= module.defined
     return frozenset(name for name, of in ways.items() if len(of) == 1 or name not in libraries)
 
 
 def object_facts(facts: Iterable[TargetFacts]) -> dict[str, ObjectFacts]:
     """Return what holds for each object, which several targets may link."""
     found: dict[str, ObjectFacts] = {}
-    for each in facts:
-        for name in each.objects:
+    for target in facts:
+        for name in target.objects:
             known = found.get(name, ObjectFacts())
             found[name] = ObjectFacts(
-                known.shared | each.shared, known.is_exported or each.is_exported
+                known.shared | target.shared, known.is_exported or target.is_exported
             )
     return found
 
@@ -189,3 +210,131 @@ def _lines(facts: TargetFacts) -> Iterator[str]:
         yield "exported"
     yield from (f"object {each}" for each in facts.objects)
     yield from sorted(facts.shared)
+
+
+_MAX_BYTES = 1 << 30
+
+
+ALL: Final = "all"
+"""The target of all modules, where a build does not say what it links."""
+
+
+def read_facts(
+    project: Project, jobs: Jobs, timeout_s: float
+) -> tuple[list[TargetFacts], list[str]]:
+    """Return the facts of a project's targets, and why modules could not be read.
+
+    Raises:
+        OptionsError: an object without bitcode cannot be read.
+    """
+    known: dict[str, Symbols] = {}
+    failures = []
+    for name, found in symbols_of(project.corpus, jobs, timeout_s):
+        if isinstance(found, Symbols):
+            known[name] = found
+        else:
+            failures.append(f"{name}: {found}")
+    facts = facts_of(
+        project.targets or {ALL: tuple(project.objects)},
+        known,
+        objects=project.objects,
+        exported=project.exported,
+        others=other_names(project.others),
+        unlinked=not project.targets,
+    )
+    return facts, failures
+
+
+def symbols_of(
+    corpus: Corpus, jobs: Jobs, timeout_s: float
+) -> Iterator[tuple[str, Symbols | MlgoGymError]]:
+    """Yield the functions of each module of a corpus, or the error of one that cannot be read."""
+
+    def work(compiler: Compiler, name: str) -> Symbols:
+        module = corpus[name]
+        found, _ = compiler.inquire(module, SymbolsRequest(module.is_text))
+        return Symbols(*(frozenset(found[kind]) for kind in ("defined", "merged", "needed")))
+
+    compiler = partial(Compiler, timeout_s=timeout_s)
+    with closing(each(corpus, work, compiler, jobs=jobs, size=corpus.size_bytes)) as running:
+        for done in running:
+            yield done.item, done.value if done.error is None else done.error
+
+
+def other_names(objects: Iterable[str]) -> Iterator[str]:
+    """Yield the names of symbols in objects without bitcode. Missing objects are skipped.
+
+    Raises:
+        OptionsError: one that is there cannot be read, or is no ELF object.
+    """
+    for path in objects:
+        if not Path(path).exists():
+            continue
+        try:
+            elf = read_elf(read_bounded(Path(path), _MAX_BYTES))
+        except OSError as error:
+            raise OptionsError(f"cannot read {path!r}: {error.strerror}") from error
+        if elf is None:
+            raise OptionsError(f"object {path!r}: expected an ELF object, found something else")
+        yield from (str(symbol.name) for symbol in elf.symtab_symbols if symbol.name)
+
+
+_COUNTS: Final = "local_functions"
+_DIGEST: Final = "recipe_digest"
+
+
+def localize_project(
+    project: Project, targets: Iterable[TargetFacts], output: Path, *, jobs: Jobs, timeout_s: float
+) -> tuple[dict[str, int], dict[str, str]]:
+    """Write a corpus of a project's modules in which functions are local.
+
+    Modules that no target links stay as they are.
+
+    Args:
+        project: the modules, and the objects that they stand for.
+        targets: the facts of what is linked.
+        output: the new corpus, which appears whole or not at all.
+        jobs: how many modules are worked on at once.
+        timeout_s: for one, in seconds.
+
+    Returns:
+        How many functions of each module became local, and why modules are left out.
+
+    Raises:
+        OutputError: something else than a corpus is at the output.
+        EnvironmentSetupError: the embedded LLVM lacks a function that this takes.
+    """
+    corpus, places, known = project.corpus, local_symbols(), object_facts(targets)
+
+    def work(compiler: Compiler, name: str) -> tuple[int, bytes]:
+        module = corpus[name]
+        facts = known.get(project.objects.get(name, ""))
+        if facts is None:
+            return 0, module.data
+        request = LocalizeRequest(
+            module.is_text, tuple(sorted(facts.shared)), facts.is_exported, places
+        )
+        answer, data = compiler.inquire(module, request)
+        return answer["functions"], data
+
+    counts: dict[str, int] = {}
+    failures: dict[str, str] = {}
+    compilers = partial(Compiler, timeout_s=timeout_s)
+    running = each(corpus, work, compilers, jobs=jobs, size=corpus.size_bytes)
+    with staged_corpus(output) as staged, closing(running):
+        shutil.copytree(corpus.folder, staged, dirs_exist_ok=True)
+        for done in running:
+            path = staged / f"{done.item}.bc"
+            if done.error is None:
+                counts[done.item], data = done.value
+                path.write_bytes(data)
+            else:
+                failures[done.item] = str(done.error)
+                path.unlink()
+        names = tuple(name for name in corpus if name in counts)
+        Manifest(names, corpus.has_thinlto, corpus.global_command).write(staged)
+        about = corpus_info(staged)
+        about.pop(_DIGEST, None)  # it is not what the recipe makes any more
+        counts = {name: counts[name] for name in names}
+        write_json(staged / INFO_NAME, about | {_COUNTS: counts})
+    return counts, failures

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.cc._kept_log import read_kept_log
+from mlgo_gym.cc._builds import read_kept_log
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.model import find_model
 from tests.cc.conftest import CHANNEL, MODELS, NOTHING, SOURCE, UNADVISED, Driver, scraps

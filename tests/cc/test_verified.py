@@ -10,7 +10,7 @@ import pytest
 
 from mlgo_gym.cc import Build, compile_objects, open_build
 from mlgo_gym.corpus import ModuleKey
-from mlgo_gym.lab.tuning._verified import verify
+from mlgo_gym.lab.tuning._tuned import verify
 from tests.cc.conftest import MODELS, Driver
 from tests.conftest import require
 

@@ -15,8 +15,8 @@ import pytest
 from mlgo_gym.base._files import write_json
 from mlgo_gym.base._remote import worked_folder
 from mlgo_gym.cc._build_commands import build_commands
-from mlgo_gym.cc._defined_functions import ALL, read_facts
 from mlgo_gym.cc._project import count_lto, open_project
+from mlgo_gym.cc._project_file import ALL, read_facts
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import OptionsError

@@ -20,7 +20,7 @@ ROOT: Final = Path(__file__).parents[2]
 OTHERS: Final = {
     "corpus_tools/children.py": "the guardian itself, and what all others start by",
     "corpus_tools/package_index.py": "pip's configuration, within seconds",
-    "mlgo_gym/lab/tuning/_triplets.py": "a tool's version, within seconds",
+    "mlgo_gym/lab/tuning/_seed_vocabulary.py": "a tool's version, within seconds",
     "mlgo_gym/llvm/_launch.py": "workers, which end with the socket's other end",
     "mlgo_gym/llvm/_zygote.py": "workers, which end with the socket's other end",
     "mlgo_gym/llvm/command/_own_options.py": "a child of ours, within seconds",

@@ -38,8 +38,7 @@ from corpus_tools.sdist import unpack_sdist
 from corpus_tools.workloads import DESCRIPTION, load_workloads, shipped_workloads
 from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.cc._build_commands import build_commands
-from mlgo_gym.cc._builds import read_build
-from mlgo_gym.cc._kept_log import read_kept_log
+from mlgo_gym.cc._builds import read_build, read_kept_log
 from mlgo_gym.cc._module_sources import Sources
 from mlgo_gym.cc._project import open_project
 from mlgo_gym.corpus import SAMPLE_CORPUS
@@ -61,7 +60,7 @@ from mlgo_gym.lab.bench._archive import make_suite, pack, unpack
 from mlgo_gym.lab.bench._suite import read_sums, sums_text
 from mlgo_gym.lab.bench._table import known_best
 from mlgo_gym.lab.boxes._described import saved
-from mlgo_gym.lab.programs._file import ProfileFile
+from mlgo_gym.lab.programs._profiles import ProfileFile
 from mlgo_gym.lab.tiers import SAMPLE_RECORDING, Recording, oracle_s, played, schedule_named
 from mlgo_gym.lab.tuning._tune import TuneSetting, Tuning
 from mlgo_gym.llvm import embedded_version

@@ -58,8 +58,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 
 def _write(options: argparse.Namespace, output: Output, project: Project) -> int:
-    from mlgo_gym.cc._defined_functions import read_facts
-    from mlgo_gym.cc._project_file import write_project
+    from mlgo_gym.cc._project_file import read_facts, write_project
 
     facts, unread = read_facts(project, options.jobs, options.timeout)
     failures = [*project.failures, *unread]
@@ -97,7 +96,7 @@ def _localized(
     failures: list[str],
 ) -> dict[str, int]:
     """Write the corpus of local functions: how many each module has."""
-    from mlgo_gym.cc._localized import localize_project
+    from mlgo_gym.cc._project_file import localize_project
 
     counts: dict[str, int] = {}
     failed: dict[str, str] = {}

@@ -14,8 +14,7 @@ from mlgo_gym.cli import Cell, Grid, Output, Row, amount, ratio, source_name, wr
 from mlgo_gym.cli import options as shared
 
 if TYPE_CHECKING:
-    from mlgo_gym.cc._builds import BuildComparison, Change
-    from mlgo_gym.cc._kept_log import KeptObjects
+    from mlgo_gym.cc._builds import BuildComparison, Change, KeptObjects
 
 DESCRIPTION = (
     "Compare the code in the ELF objects, programs and libraries of two builds, all that sections "
@@ -36,8 +35,7 @@ def add_options(add: shared.Options) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    from mlgo_gym.cc._builds import compare_builds, total
-    from mlgo_gym.cc._kept_log import read_kept_log
+    from mlgo_gym.cc._builds import compare_builds, read_kept_log, total
     from mlgo_gym.cli import as_page
 
     kept = read_kept_log(options.kept) if options.kept else []

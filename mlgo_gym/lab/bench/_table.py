@@ -6,34 +6,94 @@
     table.json     the same as numbers
     best.json      the best values that are known, for the next table
     profile.png    performance profiles, where matplotlib is installed
+
+Scores are float64 ``[seeds, packages]``; more is better. The definitions are those of Agarwal et
+al., "Deep Reinforcement Learning at the Edge of the Statistical Precipice" (NeurIPS 2021), with
+packages as tasks: the interquartile mean, performance profiles, and the probability of improvement.
+Intervals say what would come of other packages of this kind and of other seeds: packages are drawn
+first, with replacement, and then for each of them as many seeds as there are.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corpus_tools.reading import Shape, brief, shaped
-from mlgo_gym import __version__
+from mlgo_gym import __version__, evaluation
 from mlgo_gym.base import BenchmarkError, write_atomically, write_json
-from mlgo_gym.lab.bench._seed_statistics import (
-    bootstrap,
-    interquartile_mean,
-    mean,
-    performance_profile,
-    probability_of_improvement,
-)
+from mlgo_gym.evaluation import LEVEL, RESAMPLES, new_figure, plot_label
 from mlgo_gym.lab.bench._submission import VERIFIED, Card, Submission
 from mlgo_gym.lab.bench._suite import BEST, PLAIN, Suite, json_of, of_track
 from mlgo_gym.llvm import embedded_version
 from mlgo_gym.rollout import BASELINE
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_Array = NDArray[Any]
+
+
+def mean(scores: _Array) -> float:
+    """The mean over packages of the means over seeds."""
+    return float(scores.mean(axis=0).mean())
+
+
+def interquartile_mean(scores: _Array) -> float:
+    """The mean of the middle half of all scores."""
+    return float(evaluation.interquartile_mean(scores.ravel()))
+
+
+def probability_of_improvement(scores: _Array, others: _Array) -> float:
+    """How likely a run is better than another's on the same package; equal ones count half.
+
+    >>> probability_of_improvement(np.array([[1.0, 2.0]]), np.array([[0.0, 2.0]]))
+    0.75
+    """
+    mine, theirs = scores[:, None, :], others[None, :, :]
+    better = (mine > theirs) + 0.5 * (mine == theirs)
+    return float(better.mean(axis=(0, 1)).mean())
+
+
+def performance_profile(scores: _Array, thresholds: _Array) -> _Array:
+    """The share of runs whose score is above each threshold: float64 ``[thresholds]``.
+
+    >>> performance_profile(np.array([[1.0, 3.0]]), np.array([0.0, 2.0, 4.0])).tolist()
+    [1.0, 0.5, 0.0]
+    """
+    return np.asarray((scores[None] > thresholds[:, None, None]).mean(axis=(1, 2)))
+
+
+def bootstrap(
+    scores: _Array,
+    statistic: Callable[[_Array], float],
+    *,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+) -> tuple[float, float] | None:
+    """The middle 95 % of a statistic over samples of packages and seeds.
+
+    ``None`` of one package and one seed, of which nothing else can be drawn.
+    """
+    seeds, packages = scores.shape
+    if scores.size <= 1:
+        return None
+    generator = np.random.default_rng(seed)
+    found = np.empty(resamples)
+    for index in range(resamples):
+        drawn = generator.integers(packages, size=packages)
+        runs = generator.integers(seeds, size=(seeds, packages))
+        found[index] = statistic(scores[runs, drawn])
+    low, high = np.percentile(found, LEVEL)
+    return float(low), float(high)
+
 
 _SCORE, _BETTER = "normalised score", "better than the baseline"  # columns that are no measures
 _LEGEND: Final = (
@@ -44,7 +104,6 @@ _LEGEND: Final = (
 
 _MARKUP: Final = re.compile(r"[\\`*_\[\]<>|~&#!]")
 
-_Array = NDArray[Any]
 _BEST: Final[Shape] = {
     "suite_sha256": str,
     "version": int,
@@ -385,3 +444,22 @@ def table_json(made: Table) -> dict[str, Any]:
             for row in made.rows
         ],
     }
+
+
+_MOST: Final = 10
+"""So many of the best are drawn: as many colours as can be told apart."""
+
+
+def profile_figure(made: Table) -> Figure:
+    """Draw the performance profiles of a table's first submissions."""
+    thresholds, shares = profiles(made)
+    figure = new_figure(8, 4.5)
+    axes = figure.add_subplot()
+    for name in list(shares)[:_MOST]:
+        axes.step(thresholds, shares[name], where="post", label=plot_label(name))
+    axes.axvline(0, color="black", linewidth=0.8, linestyle="--")
+    axes.set_xlabel(f"normalised score (0: {made.suite.baseline}, 100: the best known)")
+    axes.set_ylabel("share of runs above it")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    return figure

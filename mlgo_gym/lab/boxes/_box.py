@@ -17,7 +17,19 @@ from typing import Final
 
 from corpus_tools.sandbox import call_name
 from mlgo_gym.base import WorkloadError
-from mlgo_gym.lab.boxes._area import AREA, BYTES, DATA, DONE, GADGET, LOOPS
+from mlgo_gym.lab.boxes._area import (
+    AREA,
+    BYTES,
+    DATA,
+    DONE,
+    GADGET,
+    LOOPS,
+    MOST_COPIES,
+    RESULTS,
+    START,
+    timer_data,
+)
+from mlgo_gym.lab.boxes._described import NOP_BYTES
 from mlgo_gym.lab.boxes._effects import (
     Effects,
     changed_pages,
@@ -28,8 +40,6 @@ from mlgo_gym.lab.boxes._effects import (
     stack_arguments_bytes,
 )
 from mlgo_gym.lab.boxes._image import Image, Symbols
-from mlgo_gym.lab.boxes._texts import NOP_BYTES
-from mlgo_gym.lab.boxes._timer import MOST_COPIES, RESULTS, START, timer_data
 from mlgo_gym.lab.boxes._tracing import PAGE, Registers, Stop, Tracee
 
 MOST_STEPS: Final = 50_000

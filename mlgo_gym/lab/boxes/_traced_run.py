@@ -26,7 +26,7 @@ from mlgo_gym.lab.boxes._area import (
     stub_at,
     stub_code,
 )
-from mlgo_gym.lab.boxes._texts import NOP_BYTES
+from mlgo_gym.lab.boxes._described import NOP_BYTES
 from mlgo_gym.lab.boxes._tracing import EXECUTED, Stop, Tracee
 from mlgo_gym.lab.programs import (
     TUNABLES,

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from mlgo_gym.base import InternalError
-from mlgo_gym.corpus import ModuleKey
+from mlgo_gym.corpus import ModuleKey, Packages
+from mlgo_gym.evaluation import Setting
 from mlgo_gym.lab.insight._placed_decisions import PlacedDecision, PlacedDecisions
+from mlgo_gym.llvm import Compiler, Done, Product, Task, each, options_of
+from mlgo_gym.problems import in_turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,3 +251,108 @@ def _executed(placed: PlacedDecisions, function: str) -> int | None:
 
 def _difference(before: int | None, after: int | None) -> int | None:
     return None if before is None or after is None else after - before
+
+
+@dataclass(frozen=True, slots=True)
+class LineDecisions:
+    """The decisions of two policies about the calls of one function in one line.
+
+    Attributes:
+        callee: the symbol of the function that is called.
+        asked: how often both were asked about it, wherever the line's code has come to.
+        inlined: how often both answered to inline it.
+        own_bytes: the code that came of it, without that of calls inside it.
+    """
+
+    callee: str
+    asked: tuple[int, int]
+    inlined: tuple[int, int]
+    own_bytes: tuple[int, int]
+
+    @property
+    def difference_bytes(self) -> int:
+        """How much more code came of it under the second policy."""
+        before, after = self.own_bytes
+        return after - before
+
+
+class DecidedLines:
+    """Adds up the decisions of modules by file and line; those without lines are left out."""
+
+    def __init__(self) -> None:
+        self._counts: defaultdict[tuple[str, int, str], Counter[tuple[str, int]]] = defaultdict(
+            Counter
+        )
+
+    def add(self, before: PlacedDecisions, after: PlacedDecisions) -> None:
+        """Take in a module under both policies."""
+        for which, placed in enumerate((before, after)):
+            for decision in placed.decisions:
+                call = decision.site.calls[0] if decision.site.calls else None
+                if call and call.line:
+                    counts = self._counts[call.file, call.line, decision.site.callee]
+                    counts["asked", which] += 1
+                    counts["inlined", which] += int(decision.answer > 0)
+                    counts["bytes", which] += decision.own_bytes
+
+    def files(self) -> Mapping[str, Mapping[int, list[LineDecisions]]]:
+        """The decisions in each line of each file, in order."""
+        found: defaultdict[str, dict[int, list[LineDecisions]]] = defaultdict(dict)
+        for (file, line, callee), counts in sorted(self._counts.items()):
+            numbers = ((counts[name, 0], counts[name, 1]) for name in ("asked", "inlined", "bytes"))
+            found[file].setdefault(line, []).append(LineDecisions(callee, *numbers))
+        return found
+
+
+Answers = Mapping[ModuleKey, tuple[Sequence[int], Sequence[int]]]
+"""The answers of both policies in each module, in the order of LLVM's questions."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionTexts:
+    """A function in LLVM's assembly; what is not there is empty.
+
+    Attributes:
+        key: the package and the module.
+        function: its symbol.
+        plain: as the bitcode has it.
+        optimised: as it is optimised under the first and under the second policy.
+    """
+
+    key: ModuleKey
+    function: str
+    plain: str
+    optimised: tuple[str, str]
+
+
+def function_texts(
+    packages: Packages, chosen: Iterable[FunctionChange], answers: Answers, setting: Setting
+) -> Generator[Done[ModuleKey, list[FunctionTexts]]]:
+    """The texts of functions, module by module; compiles each module again under both policies."""
+    names: dict[ModuleKey, list[str]] = {}
+    for function in chosen:
+        names.setdefault(function.key, []).append(function.function)
+
+    def work(compiler: Compiler, key: ModuleKey) -> list[FunctionTexts]:
+        module, problem = packages[key], setting.problem
+        options, wanted = options_of(module, setting.opt_level), tuple(dict.fromkeys(names[key]))
+        plain = compiler.produce(module, options, Task(False, "text", functions=wanted))
+        texts = [_parts(plain)]
+        for answered in answers[key]:
+            answer = {problem: in_turn(answered)}
+            made = compiler.produce(module, options, Task(product="text", functions=wanted), answer)
+            texts.append(_parts(made))
+        columns = zip(wanted, *texts, strict=True)
+        return [FunctionTexts(key, name, text, (one, two)) for name, text, one, two in columns]
+
+    compiler = partial(Compiler, timeout_s=setting.timeout_s)
+    return each(names, work, compiler, jobs=setting.jobs, in_order=True)
+
+
+def _parts(product: Product) -> list[str]:
+    """Each function's text."""
+    found, start = [], 0
+    for size in product.sizes:
+        found.append(product.data[start : start + size].decode())
+        start += size
+    return found

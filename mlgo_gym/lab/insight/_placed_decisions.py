@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -17,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from mlgo_gym.base import EnvironmentSetupError, ModuleError
 from mlgo_gym.corpus import (
+    Corpus,
     FunctionCode,
     InlinedCode,
     Module,
@@ -26,7 +28,7 @@ from mlgo_gym.corpus import (
     function_code,
 )
 from mlgo_gym.evaluation import Setting
-from mlgo_gym.lab.programs import ExecutedFunction
+from mlgo_gym.lab.programs import ExecutedFunction, Programs, executed_code
 from mlgo_gym.llvm import (
     COMPILE_WITH_DEBUG_INFO,
     Answered,
@@ -324,3 +326,30 @@ def _with_code(
         if index is not None:
             found[index].append(code)
     return tuple(replace(each, code=tuple(found[each.index])) for each in decisions)
+
+
+def executed_programs(
+    corpora: Mapping[str, Corpus], policies: Mapping[str, PolicyLike], setting: Setting
+) -> Iterator[tuple[tuple[str, str], list[ExecutedProgram]]]:
+    """Run the programs of each package under each policy: both their names, and what is executed.
+
+    Args:
+        corpora: packages that have workloads.
+        policies: by name.
+        setting: how modules are compiled.
+
+    Raises:
+        WorkloadError: a program does something else than it must.
+        EnvironmentSetupError: valgrind is missing.
+    """
+    for package, corpus in corpora.items():
+        made_of = partial(Programs, corpus, opt_level=setting.opt_level, jobs=setting.jobs)
+        with closing(made_of(timeout_s=setting.timeout_s)) as programs:
+            for name, policy in policies.items():
+                found = []
+                for workload in programs.workloads.values():
+                    made = programs.compiled(workload, {setting.problem: policy})
+                    with programs.linked(workload, made) as program:
+                        functions = executed_code(workload, program)
+                        found.append(ExecutedProgram(frozenset(made), functions))
+                yield (package, name), found

@@ -14,9 +14,8 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 from corpus_tools.workloads import Workload
 from mlgo_gym.base import InternalError, ModuleError, Users, WorkloadError
 from mlgo_gym.corpus import Corpus, function_sizes
-from mlgo_gym.lab.programs._finding import corpora_with_workloads, inputs_sha256
 from mlgo_gym.lab.programs._meters import executed_functions, meter_named
-from mlgo_gym.lab.programs._program import Programs
+from mlgo_gym.lab.programs._program import Programs, corpora_with_workloads, inputs_sha256
 from mlgo_gym.llvm import CompilationResult
 from mlgo_gym.rollout import KeptObjectUnit, Measure, MeasureSetting, Result, Unit
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import random
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,9 +23,16 @@ from typing import Any, Final
 from corpus_tools.clang import find_clang, link_program
 from corpus_tools.errors import CorpusToolsError
 from corpus_tools.scratch import scratch_folder
-from corpus_tools.workloads import SOURCE_LEVEL, Workload, compile_workload
+from corpus_tools.staging import WORKLOADS, digests_of
+from corpus_tools.workloads import (
+    DESCRIPTION,
+    SOURCE_LEVEL,
+    Workload,
+    compile_workload,
+    load_workloads,
+)
+from mlgo_gym.base import WorkloadError
 from mlgo_gym.corpus import Corpus, Module, language_of
-from mlgo_gym.lab.programs._finding import find_workloads, linked_modules
 from mlgo_gym.lab.programs._running import wrong
 from mlgo_gym.llvm import (
     DEFAULT_TIMEOUT_S,
@@ -38,6 +46,82 @@ from mlgo_gym.llvm import (
 )
 from mlgo_gym.problems import PolicyLike, Problem
 from mlgo_gym.rollout import Code, linked_text_bytes
+
+
+def find_workloads(
+    corpus: Corpus, names: Sequence[str] = (), *, folder: Path | None = None
+) -> dict[str, Workload]:
+    """The workloads of a corpus by their names; all, where none are named.
+
+    Args:
+        corpus: whose.
+        names: which.
+        folder: where they are described; ``None`` is where the corpus has them.
+
+    Raises:
+        WorkloadError: one is not as it must be, there is none of a name, or none at all.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS
+    >>> list(find_workloads(Corpus.load(SAMPLE_CORPUS)))
+    ['json']
+    """
+    folder = folder or corpus.folder / WORKLOADS
+    try:
+        known = {workload.name: workload for workload in load_workloads(folder)}
+    except CorpusToolsError as error:
+        raise WorkloadError(str(error)) from error
+    for name in names or ("",):
+        if (name or not known) and name not in known:
+            found = f"those of {', '.join(known)}" if known else "none"
+            called = f"workload {name!r}" if name else "workloads"
+            raise WorkloadError(f"{called}: expected a description in {folder}, found {found}")
+    return {name: known[name] for name in names or known}
+
+
+def linked_modules(workload: Workload, corpus: Corpus) -> tuple[str, ...]:
+    """The modules of a corpus that a workload's program is linked of, in the corpus's order.
+
+    Raises:
+        WorkloadError: there is none that it names.
+    """
+    try:
+        return workload.modules_of(corpus)
+    except CorpusToolsError as error:
+        raise WorkloadError(str(error)) from error
+
+
+def inputs_sha256(corpus: Corpus) -> str:
+    """The hash of what a corpus's programs are made of and given, in hexadecimal digits.
+
+    Raises:
+        WorkloadError: a workload cannot be used.
+        ModuleError: a module of one cannot be read.
+    """
+    linked = [linked_modules(each, corpus) for each in find_workloads(corpus).values()]
+    made = digests_of(corpus.folder / WORKLOADS)
+    for name in itertools.chain.from_iterable(linked):
+        module = corpus[name]
+        made[f"module {name}"] = f"{module.sha256} {options_of(module).settings()}"
+    return hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()
+
+
+def corpora_with_workloads(corpora: Mapping[str, Corpus]) -> dict[str, Corpus]:
+    """Return the corpora that have workloads.
+
+    Raises:
+        WorkloadError: none has.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS
+    >>> list(corpora_with_workloads({"sample": Corpus.load(SAMPLE_CORPUS)}))
+    ['sample']
+    """
+    names = Path(WORKLOADS, DESCRIPTION)
+    found = {n: each for n, each in corpora.items() if (each.folder / names).is_file()}
+    if not found:
+        folders = ", ".join(str(each.folder / WORKLOADS) for each in corpora.values())
+        raise WorkloadError(f"workloads: expected a description in {folders}, found none")
+    return found
+
 
 _PADDING_BYTES: Final = tuple(16 << step for step in range(8))
 

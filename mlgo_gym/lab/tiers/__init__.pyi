@@ -1,4 +1,4 @@
-from ._jit_check import check_recording as check_recording
+from ._recorder import check_recording as check_recording
 from ._recorder import record_program as record_program
 from ._recording import Recording as Recording
 from ._schedules import oracle_s as oracle_s
@@ -12,5 +12,5 @@ from ._tier_replay import Replay as Replay
 # For other packages of this project; not documented, and may change.
 
 from ._schedules import TierPolicy as TierPolicy
+from ._tier_env import TierUpVectorEnv as TierUpVectorEnv
 from ._tier_env import load_recordings as load_recordings
-from ._tier_vector_env import TierUpVectorEnv as TierUpVectorEnv

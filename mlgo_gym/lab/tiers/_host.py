@@ -18,19 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlgo_gym.lab.tiers._codegen import begin, prepared
-from mlgo_gym.lab.tiers._jit import Jit
-from mlgo_gym.lab.tiers._recording import (
-    ENTERED,
-    MOST_EVENTS,
-    PROFILED,
-    RESTED,
-    RESTS,
-    SPECIAL,
-    VERSIONS,
-    Event,
-)
-from mlgo_gym.lab.tiers._stubs import (
+from mlgo_gym.lab.tiers._assembly import (
     ANSWERED,
     ASKED,
     AT_BOUNDARY,
@@ -51,6 +39,17 @@ from mlgo_gym.lab.tiers._stubs import (
     SLOW,
     SPENT,
     STUB,
+)
+from mlgo_gym.lab.tiers._jit import Jit, begin, prepared
+from mlgo_gym.lab.tiers._recording import (
+    ENTERED,
+    MOST_EVENTS,
+    PROFILED,
+    RESTED,
+    RESTS,
+    SPECIAL,
+    VERSIONS,
+    Event,
 )
 
 _NEVER: Final = 1 << 62

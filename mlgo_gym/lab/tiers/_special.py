@@ -13,9 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from mlgo_gym.lab.tiers._guard import Guard, returned
 from mlgo_gym.lab.tiers._recording import CACHED
-from mlgo_gym.lab.tiers._rest import blocks_of
+from mlgo_gym.lab.tiers._rest import Guard, blocks_of, returned
 from mlgo_gym.lab.tiers._units import suffixed
 from mlgo_gym.llvm import Function, ModuleText, Signature
 

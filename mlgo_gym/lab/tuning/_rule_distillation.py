@@ -15,7 +15,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import keras
 import numpy as np
+import tensorflow as tf
+from sklearn.tree import DecisionTreeClassifier
 
 from corpus_tools.scratch import scratch_folder
 from mlgo_gym.base import DatasetError, ModelError, OptionsError, TrainingError
@@ -24,15 +27,17 @@ from mlgo_gym.lab.tuning._rule import (
     KNOWN,
     LEAST_LINES,
     Rule,
+    RuleNode,
     cpp_text,
+    features_of,
     line_count,
+    narrowed,
     python_text,
+    simplified,
 )
-from mlgo_gym.lab.tuning._rule_fit import Calls, fit_rules
-from mlgo_gym.lab.tuning._rule_network import RuleNetwork
 from mlgo_gym.llvm import llvm_version
 from mlgo_gym.model import find_description, read_card
-from mlgo_gym.problems import InliningForSize
+from mlgo_gym.problems import InliningForSize, Problem
 from mlgo_gym.rollout import rollout
 from mlgo_gym.runners import native_policy
 from mlgo_gym.training import (
@@ -52,6 +57,154 @@ from mlgo_gym.training import (
 )
 
 _Array = np.ndarray[Any, Any]
+
+_LEAST_LEAF_ROWS: Final = 40
+_SHARES: Final = (1.0, 0.75, 0.5)
+"""The parts that are tried of the leaves for which there is room: small rules overfit less."""
+_ROUNDED: Final = 0.002
+"""The part of a question's rows, by weight, that may be answered otherwise for a round number."""
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Features ``[N]`` by name, and how certainly they are to be inlined ``[N]``, as log-odds."""
+
+    columns: Mapping[str, _Array]
+    certainties: _Array
+
+    def only(self, chosen: _Array) -> Calls:
+        columns = {name: values[chosen] for name, values in self.columns.items()}
+        return Calls(columns, self.certainties[chosen])
+
+
+def fit_rules(calls: Calls, lines: int, band: tuple[int, int] | None, seed: int) -> list[Rule]:
+    """The rule of most leaves that so many lines hold, and smaller ones.
+
+    Outside of the band of costs, as the network has it, a rule answers as LLVM's rule does.
+    """
+    if band:
+        costs = calls.columns["cost_estimate"]
+        calls = calls.only((band[0] <= costs) & (costs < band[1]))
+    found: list[Rule] = []
+    leaves = _most_leaves(calls, lines, band, seed)
+    for share in _SHARES:
+        rule = _fitted(calls, max(2, round(share * leaves)), band, seed)
+        if isinstance(rule, RuleNode) and rule not in found:
+            found.append(rule)
+    return found
+
+
+def _most_leaves(calls: Calls, lines: int, band: tuple[int, int] | None, seed: int) -> int:
+    """By bisection: a tree of more leaves is one of fewer with questions added."""
+    fewest, beyond = 2, 2 * lines
+    while beyond - fewest > 1:
+        middle = (fewest + beyond) // 2
+        if line_count(_fitted(calls, middle, band, seed)) <= lines:
+            fewest = middle
+        else:
+            beyond = middle
+    return fewest
+
+
+def _fitted(calls: Calls, leaves: int, band: tuple[int, int] | None, seed: int) -> Rule:
+    names = list(calls.columns)
+    if not calls.certainties.size:
+        return False
+    model = DecisionTreeClassifier(
+        criterion="entropy",
+        max_leaf_nodes=leaves,
+        min_samples_leaf=_LEAST_LEAF_ROWS,
+        random_state=seed,
+    ).fit(
+        np.stack([calls.columns[name] for name in names], axis=1).astype(np.float64),
+        calls.certainties > 0,
+        sample_weight=np.abs(calls.certainties),
+    )
+    rule = simplified(_converted(model.tree_, names, 0, calls))
+    if band:
+        rule = RuleNode("cost_estimate", band[1], rule, high=False)
+        if narrowed(rule, "cost_estimate", band[0] - 1) is not True:
+            rule = RuleNode("cost_estimate", band[0], low=True, high=rule)
+    return simplified(rule)
+
+
+def _converted(tree: Any, names: list[str], node: int, calls: Calls) -> Rule:
+    """A node of scikit-learn's tree and those below it; its answer is that of its calls' sum."""
+    if tree.children_left[node] < 0 or not calls.certainties.size:
+        return bool(calls.certainties.sum() > 0)
+    name = names[tree.feature[node]]
+    values = calls.columns[name]
+    if KNOWN[name].unit == "flag":
+        least, is_low = 1, values == 0
+    else:
+        least = _rounded(values, np.abs(calls.certainties), int(np.floor(tree.threshold[node])) + 1)
+        is_low = values < least
+    low, high = (
+        _converted(tree, names, child[node], calls.only(chosen))
+        for child, chosen in ((tree.children_left, is_low), (tree.children_right, ~is_low))
+    )
+    return RuleNode(name, least, low, high)
+
+
+def _rounded(values: _Array, weights: _Array, least: int) -> int:
+    """The threshold of the fewest digits that changes next to nothing."""
+    most = _ROUNDED * weights.sum()
+    lowest, highest = (_bound(values, weights, least, most, sign) for sign in (-1, 1))
+    for zeros in range(len(str(abs(least))) - 1, 0, -1):
+        below = least // 10**zeros * 10**zeros
+        fitting = [each for each in (below, below + 10**zeros) if lowest <= each <= highest]
+        if fitting:
+            return int(min(fitting, key=lambda each: abs(each - least)))
+    return least
+
+
+def _bound(values: _Array, weights: _Array, least: int, most: float, sign: int) -> int:
+    """How far a threshold can go down or up before calls of more than so much weight move."""
+    beyond = values < least if sign < 0 else values >= least
+    places = np.argsort(sign * values[beyond], kind="stable")
+    near, moved = values[beyond][places], np.cumsum(weights[beyond][places])
+    kept = near[moved > most]
+    if not kept.size:
+        return least
+    return int(kept[0]) + (1 if sign < 0 else 0)
+
+
+class RuleNetwork(keras.Model):  # type: ignore[misc, unused-ignore]
+    """Comparisons and selections. Its weights are the two answers.
+
+    A graph without variables would have another output than LLVM's signature names.
+    """
+
+    def __init__(self, rule: Rule, problem: Problem) -> None:
+        super().__init__()
+        self.problem = problem
+        self._rule = rule
+        self._answers = self.add_weight(
+            shape=(2,), initializer=keras.initializers.Constant([-1.0, 1.0])
+        )
+        self.built = True
+
+    def features(self) -> tuple[str, ...]:
+        return features_of(self._rule)
+
+    def config(self) -> dict[str, Any]:
+        """Its configuration as JSON values; `load_network` does not make it."""
+        rule = self._rule if isinstance(self._rule, bool) else asdict(self._rule)
+        return {"kind": "rule", "problem": self.problem.name, "rule": rule}
+
+    def call(self, observations: Mapping[str, Any]) -> Any:
+        """The logits, ``float32 [batch, 2]``: not to inline, and to inline."""
+        inline = self._answer(self._rule, observations)
+        return tf.stack([-inline, inline], axis=-1)
+
+    def _answer(self, rule: Rule, observations: Mapping[str, Any]) -> Any:
+        if isinstance(rule, bool):
+            return self._answers[int(rule) : int(rule) + 1]
+        values = observations[rule.feature]
+        is_low = tf.equal(values, 0) if rule.is_flag else tf.less(values, rule.least)
+        low, high = (self._answer(each, observations) for each in (rule.low, rule.high))
+        return tf.where(is_low, low, high)
+
 
 _MOST_OF_A_MODULE: Final = 2000
 _MOST_CALLS: Final = 100_000

@@ -14,8 +14,7 @@ from typing import Final
 from corpus_tools.printable import first_of
 from mlgo_gym.cc import Build, unrepeatable, write_answers
 from mlgo_gym.corpus import Corpus, ModuleKey, Packages
-from mlgo_gym.lab.tuning._tuned import TUNED, Tuned
-from mlgo_gym.lab.tuning._verified import exports_of
+from mlgo_gym.lab.tuning._tuned import TUNED, Tuned, exports_of
 from mlgo_gym.llvm import Compiler, each, options_of
 from mlgo_gym.problems import InliningForSize, Policy
 from mlgo_gym.rollout import Code, Measure, Trace, measure_named, replay, trace_path

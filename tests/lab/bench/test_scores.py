@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mlgo_gym.lab.bench._seed_statistics import (
+from mlgo_gym.lab.bench._table import (
     bootstrap,
     interquartile_mean,
     mean,

@@ -15,9 +15,15 @@ import pytest
 from mlgo_gym.corpus import SAMPLE_CORPUS
 from mlgo_gym.errors import BenchmarkError
 from mlgo_gym.lab.bench import Suite, sample_suite
-from mlgo_gym.lab.bench._archive import make_suite, pack, unpack
+from mlgo_gym.lab.bench._archive import (
+    check_differing,
+    function_of,
+    make_suite,
+    pack,
+    suite_named,
+    unpack,
+)
 from mlgo_gym.lab.bench._suite import SUITE_FILE, SUMS_FILE, read_sums, shipped_suites, sums_text
-from mlgo_gym.lab.bench._suite_sources import check_differing, function_of, suite_named
 
 MODULE = "plain/sample/digest.c.bc"
 

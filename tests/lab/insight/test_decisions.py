@@ -19,10 +19,10 @@ from mlgo_gym.errors import EnvironmentSetupError, InternalError, ModuleError
 from mlgo_gym.evaluation._evaluate import Setting
 from mlgo_gym.lab.insight._decision_changes import OtherDecision, compare_decisions
 from mlgo_gym.lab.insight._decision_table import write_decisions
-from mlgo_gym.lab.insight._executed_programs import executed_programs
 from mlgo_gym.lab.insight._placed_decisions import (
     PlacedDecision,
     PlacedDecisions,
+    executed_programs,
     place_decisions,
     placed_decisions,
     with_executed,

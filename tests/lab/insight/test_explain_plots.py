@@ -8,8 +8,7 @@ from matplotlib.collections import QuadMesh
 from matplotlib.container import ErrorbarContainer
 from matplotlib.patches import Rectangle
 
-from mlgo_gym.lab.insight._explain import Importance, Questions
-from mlgo_gym.lab.insight._explain_plots import boundary_plot, importance_plot
+from mlgo_gym.lab.insight._explain import Importance, Questions, boundary_plot, importance_plot
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.runners._base import ScriptedRunner
 

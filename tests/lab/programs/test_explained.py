@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.lab.programs._addresses import executed_code
+from mlgo_gym.lab.programs._meters import executed_code
 from mlgo_gym.lab.programs._program import Programs
 from tests.cli.command import run
 from tests.conftest import require

@@ -15,10 +15,9 @@ from corpus_tools.tables import read_table
 from corpus_tools.workloads import Workload
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
 from mlgo_gym.errors import EnvironmentSetupError, WorkloadError
-from mlgo_gym.lab.programs._finding import find_workloads
 from mlgo_gym.lab.programs._measures import Reach
 from mlgo_gym.lab.programs._meters import Cost, Instructions, Seconds, count, meter_named
-from mlgo_gym.lab.programs._program import Programs
+from mlgo_gym.lab.programs._program import Programs, find_workloads
 from mlgo_gym.lab.programs._running import run_program
 from mlgo_gym.lab.programs._workload_check import check_workloads
 from mlgo_gym.llvm._compiler import Compiler, options_of

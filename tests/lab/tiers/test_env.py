@@ -15,8 +15,7 @@ from mlgo_gym.errors import OptionsError, UsageError, WorkloadError
 from mlgo_gym.lab.tiers import SAMPLE_RECORDING
 from mlgo_gym.lab.tiers._recording import Recording
 from mlgo_gym.lab.tiers._schedules import played, schedule_named
-from mlgo_gym.lab.tiers._tier_env import FEATURES, TierUpEnv
-from mlgo_gym.lab.tiers._tier_vector_env import TierUpVectorEnv
+from mlgo_gym.lab.tiers._tier_env import FEATURES, TierUpEnv, TierUpVectorEnv
 from tests.lab.tiers.conftest import profiled, small
 
 

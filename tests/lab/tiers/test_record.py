@@ -10,9 +10,8 @@ import pytest
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
 from mlgo_gym.errors import WorkloadError
 from mlgo_gym.lab.tiers import SAMPLE_RECORDING
-from mlgo_gym.lab.tiers._jit_check import check_recording
 from mlgo_gym.lab.tiers._jit_program import JitProgram
-from mlgo_gym.lab.tiers._recorder import record_program
+from mlgo_gym.lab.tiers._recorder import check_recording, record_program
 from mlgo_gym.lab.tiers._recording import Recording
 from tests.cli.command import run
 from tests.lab.programs.conftest import MakeCorpus, sha256

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.lab.tiers._guard import Guard
-from mlgo_gym.lab.tiers._rest import Framed
+from mlgo_gym.lab.tiers._rest import Framed, Guard
 from tests.lab.tiers import jit
 
 CLOSEST = """

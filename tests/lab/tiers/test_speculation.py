@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mlgo_gym.lab.tiers import Replay, oracle_s, played, schedule_named
-from mlgo_gym.lab.tiers._jit_check import check_recording
 from mlgo_gym.lab.tiers._jit_program import JitProgram
-from mlgo_gym.lab.tiers._recorder import known, record_program
+from mlgo_gym.lab.tiers._recorder import check_recording, known, record_program
 from mlgo_gym.lab.tiers._recording import (
     BACK_EDGE,
     CALL,

@@ -29,8 +29,7 @@ from mlgo_gym.lab.tuning._rule import (
     simplified,
     splits_of,
 )
-from mlgo_gym.lab.tuning._rule_fit import Calls, _rounded, fit_rules
-from mlgo_gym.lab.tuning._rule_network import RuleNetwork
+from mlgo_gym.lab.tuning._rule_distillation import Calls, RuleNetwork, _rounded, fit_rules
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 
 INT64 = np.iinfo(np.int64)

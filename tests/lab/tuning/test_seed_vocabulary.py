@@ -16,10 +16,10 @@ from mlgo_gym.errors import EnvironmentSetupError, OptionsError, TrainingError
 from mlgo_gym.lab.tuning._seed_vocabulary import (
     SeedConfig,
     TrainedVocabulary,
+    Triplet,
     _TransE,
     train_vocabulary,
 )
-from mlgo_gym.lab.tuning._triplets import Triplet
 from mlgo_gym.problems._vocabulary import ARGUMENTS, OPCODES, TYPES, Vocabulary
 from tests.conftest import require
 

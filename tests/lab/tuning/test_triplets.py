@@ -14,8 +14,8 @@ import pytest
 from corpus_tools import sandbox
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import EnvironmentSetupError, ModuleError
-from mlgo_gym.lab.tuning import _triplets
-from mlgo_gym.lab.tuning._triplets import TripletRun, TripletTool, _counted
+from mlgo_gym.lab.tuning import _seed_vocabulary
+from mlgo_gym.lab.tuning._seed_vocabulary import TripletRun, TripletTool, _counted
 from mlgo_gym.llvm._limits import Limits
 from tests.conftest import require
 
@@ -88,7 +88,7 @@ def test_its_answer_memory_and_time_are_bounded(
     run: TripletRun, small: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = small["frame_stream.c"]
-    monkeypatch.setattr(_triplets, "MAX_OUTPUT_BYTES", 4096)
+    monkeypatch.setattr(_seed_vocabulary, "MAX_OUTPUT_BYTES", 4096)
     with pytest.raises(ModuleError) as caught:
         run.count(module)
     reason = "expected at most 4096 bytes of triplets, found more"

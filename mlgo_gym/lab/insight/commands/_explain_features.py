@@ -84,7 +84,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
 def _plots(
     runner: MLModelRunner, sample: Questions, found: Sequence[Importance], seed: int
 ) -> dict[str, Figure]:
-    from mlgo_gym.lab.insight._explain_plots import COST, boundary_plot, importance_plot
+    from mlgo_gym.lab.insight._explain import COST, boundary_plot, importance_plot
 
     kept = {COST, DEFAULT_ADVICE}
     numbers = {name for name in sample.features if sample.values[name].ndim == 1}

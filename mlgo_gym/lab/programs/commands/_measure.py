@@ -75,7 +75,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     output.print(*program_tables(scores, shown, names, options.seed))
     output.json(programs_record(scores, shown, names, options.seed))
     if options.plot:
-        from mlgo_gym.lab.programs._programs_plot import programs_plot
+        from mlgo_gym.lab.programs._program_scores import programs_plot
 
         save_figure(options.plot, programs_plot(scores, shown, names))
     return output.warn_of(each.error for each in scores if each.error)

@@ -13,8 +13,7 @@ from mlgo_gym.rollout import BASELINE
 if TYPE_CHECKING:
     from mlgo_gym.cli import Section
     from mlgo_gym.evaluation import Scored
-    from mlgo_gym.lab.tuning._tuned import Tuned
-    from mlgo_gym.lab.tuning._verified import VerifiedTarget
+    from mlgo_gym.lab.tuning._tuned import Tuned, VerifiedTarget
 
 _LINKS: Final = {"text": "text", "gc": "--gc-sections", "icf": "and --icf=safe"}
 _LINKED: Final = (

@@ -282,7 +282,7 @@ def _verified(
 ) -> Tuned:
     """Return the tuned project with what linking says; the project file has what comes of it."""
     from mlgo_gym.cc import driver_settings, mark_plain
-    from mlgo_gym.lab.tuning._verified import verify
+    from mlgo_gym.lab.tuning._tuned import verify
 
     if project.build is None or project.file is None:
         return found

@@ -18,7 +18,7 @@ def add_options(add: shared.Options) -> None:
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cli import narrow_table
     from mlgo_gym.lab.programs import corpora_with_workloads, find_workloads
-    from mlgo_gym.lab.programs._finding import linked_modules
+    from mlgo_gym.lab.programs._program import linked_modules
 
     corpora = corpora_with_workloads(shared.packages_of(options, allow_thinlto=True).named)
     table = narrow_table(("workload", "modules", "what it does"), right=("modules",))

@@ -50,7 +50,7 @@ def add_options(add: shared.Options) -> None:
 
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.corpus import Corpus
-    from mlgo_gym.lab.programs._new import new_workload
+    from mlgo_gym.lab.programs._workload_check import new_workload
 
     corpus = Corpus.load(options.corpus)
     inputs = [Path(each) for each in (*options.source, *options.file)]

@@ -13,7 +13,7 @@ from mlgo_gym.cli import Output
 from mlgo_gym.cli import options as shared
 
 if TYPE_CHECKING:
-    from mlgo_gym.lab.tiers._jit_check import CheckedSchedule
+    from mlgo_gym.lab.tiers._recorder import CheckedSchedule
 
 _APART: Final = 1.05
 

@@ -16,7 +16,7 @@ class VocabularyExtension(Extension):
 
 
 def _llvm_ir2vec() -> str:
-    from mlgo_gym.lab.tuning._triplets import TripletTool
+    from mlgo_gym.lab.tuning._seed_vocabulary import TripletTool
 
     tool = TripletTool.find()
     return f"{tool.version}, {tool.path}"
