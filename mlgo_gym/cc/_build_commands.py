@@ -142,7 +142,6 @@ def _cmake_commands(root: Path, wrapped: str, initial_cache: Path | None) -> lis
 
 
 def _entries(root: Path) -> list[tuple[str, str, str]]:
-    """The entries of a build's ``CMakeCache.txt``: name, kind and value."""
     cache = root / CMAKE_CACHE
     try:
         text = read_bounded(own_file(cache, root), _MAX_BYTES).decode("utf-8", "replace")

@@ -113,9 +113,6 @@ class BuildComparison:
         linked: programs and shared libraries.
         functions: those whose size differs, the largest difference first, as ``FILE: FUNCTION``.
         left_out: of each build, the files that are not counted.
-
-    >>> BuildComparison(objects=(), linked=(), functions=()).to_json()["objects"]
-    []
     """
 
     objects: tuple[Change, ...]
@@ -166,7 +163,6 @@ def read_build(path: Path) -> dict[str, BinaryFile]:
 
 
 def _read_build(path: Path) -> tuple[dict[str, BinaryFile], dict[str, LeftOut]]:
-    """The ELF files of a build, and what is left out, by their names."""
     files: dict[str, BinaryFile] = {}
     left_out: dict[str, LeftOut] = {}
     try:

@@ -279,7 +279,6 @@ def _given(named: str) -> tuple[Vocabulary | None, bytes]:
 
 
 def _vocabulary(problem: str, model: Path) -> Vocabulary | None:
-    """The one that a model's card names."""
     named = settings_of_models([str(model)], _PROBLEMS[problem])
     if "ir2vec" not in named:
         return None
@@ -317,7 +316,6 @@ def _sources(
 
 
 def _call_site(native: NativeModel) -> str:
-    """Return the code for features of the call site, where a model takes some."""
     groups = call_site_groups([each.spec.name for each in native.inputs])
     if not groups:
         return ""

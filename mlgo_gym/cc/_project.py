@@ -188,7 +188,6 @@ def _is_lto(arguments: Iterable[str]) -> bool:
 
 
 def _find_database(build: Path) -> Path | None:
-    """The ``compile_commands.json`` of a build, if it has one."""
     path = build / _DATABASE if build.is_dir() else build
     return path if path.exists() or not build.is_dir() else None
 

@@ -386,7 +386,6 @@ def compile_objects(
 def _compiled_object(
     build: Build, settings: Sequence[str], timeout_s: float, name: str
 ) -> bytes | str:
-    """The object, or why there is none."""
     with scratch_folder() as folder:
         # Project files know objects by the ends of their paths.
         target = folder / "made" / build.objects.get(name, "output.o")

@@ -164,10 +164,13 @@ def test_branches_have_lanes(compiler: Compiler, sample: Corpus) -> None:
     assert [slices[-1][0] for slices in found.values()] == ["digest.c", "digest.c"]
 
 
-def test_more_than_viewers_take(compiler: Compiler, sample: Corpus) -> None:
+def test_more_than_viewers_take(
+    compiler: Compiler, sample: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Compilations are drawn all the same, and the number of what is not is known."""
+    monkeypatch.setattr("mlgo_gym.lab.insight._timeline.MOST_DECISIONS", 60)
     file = io.BytesIO()
-    timeline = Timeline(file, most_decisions=60)
+    timeline = Timeline(file)
     decisions = []
     with watching(timeline.add):
         for name in ("digest.c", "json_read.c"):

@@ -146,8 +146,8 @@ NEW = {
     "a file": (MAIN.replace("42", "43"), "echo", "expected a name that is not taken, found another "
                "file of that name among the corpus's workloads"),
     "a status": (MAIN.replace("return 0", "return 3"), "echo", "expected exit status 0, found 3"),
-    "time": (CLOCK, "echo", "expected the same standard output of two runs, found that of SHA"),
-    "code": (MAIN, "echo", "expected the same standard output of two plain builds, found that"),
+    "time": (CLOCK, "echo", "expected the same standard output, found SHA-256"),
+    "code": (MAIN, "echo", "expected the same standard output, found SHA-256"),
     "no code": ("int main(", "echo", "drive.c: clang exited with 1"),
 }  # fmt: skip
 

@@ -96,7 +96,6 @@ def _kept(kept: Sequence[KeptObjects]) -> Grid:
 
 
 def _named(change: Change) -> Change:
-    """A function under the name that its source has."""
     file, _, symbol = change.name.rpartition(": ")
     return replace(change, name=f"{file}: {source_name(symbol)}")
 

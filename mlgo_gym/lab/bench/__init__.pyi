@@ -10,7 +10,6 @@ from ._table import table as table
 
 from ._archive import MAX_BYTES as MAX_BYTES
 from ._archive import build_sources as build_sources
-from ._archive import check_differing as check_differing
 from ._archive import function_of as function_of
 from ._archive import make_suite as make_suite
 from ._archive import open_or_sample as open_or_sample
@@ -19,6 +18,7 @@ from ._archive import recorded_policy as recorded_policy
 from ._archive import sources_in as sources_in
 from ._archive import suite_named as suite_named
 from ._archive import unpack as unpack
+from ._suite import check_differing as check_differing
 from ._suite import of_track as of_track
 from ._suite import shipped_suites as shipped_suites
 from ._suite import sums_text as sums_text

@@ -58,7 +58,6 @@ from mlgo_gym.lab.bench._suite import (
     differing,
     recording_file,
     shipped_suites,
-    some_of,
     sums_of,
     sums_text,
 )
@@ -246,7 +245,6 @@ def _copy_recording(source: Path, target: Path) -> dict[str, Any]:
 
 
 def _localize(suite: Suite, plain: Path, target: Path, jobs: int) -> None:
-    """Make the package of the local track from that of the plain one."""
     project = project_of_corpus(plain)
     facts, unread = read_facts(project, jobs, DEFAULT_TIMEOUT_S)
     how: dict[str, Any] = {"jobs": jobs, "timeout_s": DEFAULT_TIMEOUT_S}
@@ -256,7 +254,6 @@ def _localize(suite: Suite, plain: Path, target: Path, jobs: int) -> None:
 
 
 def _copy_plain(suite: Suite, source: Path, target: Path, modules: Sequence[str]) -> dict[str, Any]:
-    """Copy a package's corpus, with the suite's options."""
     corpus, info = Corpus.load(source), corpus_info(source)
     corpus = corpus.only(modules) if modules else corpus
     for key, expected in (("split", suite.split), ("opt_level", suite.opt_level)):
@@ -381,21 +378,6 @@ def build_sources(
                 f"suite {suite.name}: package {each.recipe.name}: {each.problems[0]}"
             )
     return {name: folder / name for name in suite.packages}
-
-
-def check_differing(suite: Suite, other: Sequence[str]) -> None:
-    """Say which files are others than the suite names.
-
-    Raises:
-        BenchmarkError: there are some.
-    """
-    if not other:
-        return
-    raise BenchmarkError(
-        f"suite {suite.name}: expected the {len(suite.sums)} files that it names, found "
-        f"{len(other)} that differ: {some_of(other)}; another clang makes other bitcode: give the "
-        "archive"
-    )
 
 
 def function_of(given: str) -> PolicyLike:

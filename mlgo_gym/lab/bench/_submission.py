@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
-from corpus_tools.reading import brief
+from corpus_tools.reading import Shape, brief
 from mlgo_gym.base import (
     BenchmarkError,
     open_zip,
@@ -34,9 +34,9 @@ from mlgo_gym.lab.bench._suite import (
     BEST,
     NAME_EXPECTED,
     Suite,
+    are_names,
     check_line,
-    checked_texts,
-    is_list_of_names,
+    checked,
     is_name,
 )
 from mlgo_gym.llvm import embedded_version
@@ -49,6 +49,12 @@ VERIFIED: Final = ".verified.json"
 
 _VERSION: Final = 1
 _TEXTS: Final = ("suite", "suite_sha256", "llvm_version", "name", "authors", "about", "url")
+_SHAPE: Final[dict[str, Shape]] = {
+    **dict.fromkeys(_TEXTS, str),
+    "seeds": [str],
+    "sha256": {"*": str},
+    "values": {"*": {"*": {"*": {"*": float}}}},
+}
 _URL: Final = re.compile(r"https?://[^\s()<>|\"'`\\\[\]]{1,1000}")
 _MAX_CARD_BYTES: Final = 1 << 24
 _MAX_BYTES: Final = 1 << 28
@@ -94,22 +100,17 @@ class Card:
         Raises:
             BenchmarkError: it is no card; the message says what was expected and found.
         """
-        texts = checked_texts(value, _TEXTS, _VERSION, where)
-        _check_url(texts["url"], where)
-        if texts["name"]:
-            _check_name(texts["name"], f"{where}: name")
-        seeds: Any = value.get("seeds")
-        if not seeds or not is_list_of_names(seeds) or {BASELINE, BEST} & set(seeds):
+        found = checked(value, _SHAPE, _VERSION, where)
+        _check_url(found["url"], where)
+        if found["name"]:
+            _check_name(found["name"], f"{where}: name")
+        seeds = found["seeds"]
+        if not seeds or not are_names(seeds) or {BASELINE, BEST} & set(seeds):
             raise BenchmarkError(f"{where}: seeds: expected their names, found {brief(seeds)}")
-        hashes = value.get("sha256")
-        if not isinstance(hashes, dict) or not all(
-            wrong_name(name) is None and isinstance(each, str) for name, each in hashes.items()
-        ):
-            raise BenchmarkError(f"{where}: sha256: expected hashes by path, found {brief(hashes)}")
-        if not _is_values(value.get("values"), depth=4):
-            found = brief(value.get("values"))
-            raise BenchmarkError(f"{where}: values: expected numbers by track, found {found}")
-        return cls(**texts, seeds=tuple(seeds), values=value["values"], sha256=hashes)
+        if not all(wrong_name(name) is None for name in found["sha256"]):
+            names = brief(found["sha256"])
+            raise BenchmarkError(f"{where}: sha256: expected hashes by path, found {names}")
+        return cls(**found | {"seeds": tuple(seeds)})
 
     def to_json(self) -> dict[str, Any]:
         """The content of `CARD_FILE`."""
@@ -137,11 +138,9 @@ class Card:
             what = f"expected numbers of the suite's packages, {expected}"
             raise BenchmarkError(f"{where}: values: {what}, found {found}")
         expected_files = set(self.files(suite))
-        if missing := sorted(expected_files - self.sha256.keys()):
-            some = f"{len(missing)} of {len(expected_files)} missing, first {missing[0]}"
+        if other := sorted(expected_files ^ self.sha256.keys()):
+            some = f"{len(other)} that are missing or added, first {other[0]}"
             raise BenchmarkError(f"{where}: expected a trace of every module, found {some}")
-        if added := sorted(self.sha256.keys() - expected_files):
-            raise BenchmarkError(f"{where}: expected traces of the suite, found {added[0]!r}")
 
     def files(self, suite: Suite) -> Iterator[str]:
         """The paths of the traces that it must have."""
@@ -260,19 +259,11 @@ def _read(archive: zipfile.ZipFile, where: str) -> dict[str, bytes]:
 
 
 def _check_name(name: str, where: str) -> None:
-    """See that a table and a file can be called so."""
     if not is_name(name) or name == BASELINE:
         expected = f"expected {NAME_EXPECTED} other than {BASELINE!r}"
         raise BenchmarkError(f"{where}: {expected}, found {brief(name)}")
 
 
 def _check_url(url: str, where: str) -> None:
-    """See that a page can link to it."""
     if url and not _URL.fullmatch(url):
         raise BenchmarkError(f"{where}: url: expected one of https or http, found {brief(url)}")
-
-
-def _is_values(value: Any, depth: int) -> bool:
-    if depth == 0:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    return isinstance(value, dict) and all(_is_values(each, depth - 1) for each in value.values())

@@ -19,12 +19,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
-from corpus_tools.reading import brief
+from corpus_tools.reading import Shape, brief, shaped
 from mlgo_gym.base import BenchmarkError, read_bounded, read_json, wrong_name
 from mlgo_gym.corpus import Corpus, ModuleKey, Packages
 from mlgo_gym.lab.bench._kinds import KINDS, TIERS, Kind
@@ -46,7 +46,10 @@ BEST: Final = "best"
 _SHIPPED: Final = Path(__file__).parent / "suites"
 _VERSION: Final = 1
 _WORDS: Final = ("llvm_version", "problem", "opt_level", "split")
-_TEXTS: Final = ("name", "kind", "about", *_WORDS)
+_SHAPE: Final[dict[str, Shape]] = {
+    **dict.fromkeys(("name", "kind", "about", *_WORDS), str),
+    **{key: [str] for key in ("tracks", "packages")},
+}
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 NAME_EXPECTED: Final = "up to 64 letters, digits and ._+-"
 _MAX_TEXT: Final = 2048
@@ -135,31 +138,26 @@ class Suite:
         Raises:
             BenchmarkError: it is none; its names, which become those of files, can be none of them.
         """
-        value = json_of(description)
-        texts: Any = checked_texts(value, _TEXTS, _VERSION, str(description))
-        lists: dict[str, Any] = {}
-        for key in ("tracks", "packages"):
-            given = value.get(key)
-            if not is_list_of_names(given):
-                what = f"{key}: expected names, each once, found {brief(given)}"
-                raise BenchmarkError(f"{description}: {what}")
-            lists[key] = tuple(given)
+        found = checked(json_of(description), _SHAPE, _VERSION, str(description))
         for key in ("name", *_WORDS):
-            if not is_name(texts[key]) and (texts[key] or key == "name"):
-                what = f"{key}: expected {NAME_EXPECTED}, found {brief(texts[key])}"
+            if not is_name(found[key]) and (found[key] or key == "name"):
+                what = f"{key}: expected {NAME_EXPECTED}, found {brief(found[key])}"
                 raise BenchmarkError(f"{description}: {what}")
-        if texts["kind"] not in KINDS:
+        packages = found["packages"]
+        if not packages or not are_names(packages):
+            what = f"packages: expected names, each once, found {brief(packages)}"
+            raise BenchmarkError(f"{description}: {what}")
+        kind = KINDS.get(found["kind"])
+        if kind is None:
             expected = f"expected one of {', '.join(KINDS)}"
-            raise BenchmarkError(f"{description}: kind: {expected}, found {brief(texts['kind'])}")
-        tracks = ((),) if KINDS[texts["kind"]].is_recorded else ((PLAIN,), (PLAIN, LOCAL))
-        if lists["tracks"] not in tracks:
-            expected = " or ".join(str([*each]) for each in tracks)
-            found = f"found {brief(value['tracks'])}"
-            raise BenchmarkError(f"{description}: tracks: expected {expected}, {found}")
-        if not lists["packages"]:
-            raise BenchmarkError(f"{description}: packages: expected one at least, found none")
+            raise BenchmarkError(f"{description}: kind: {expected}, found {brief(found['kind'])}")
+        tracks = [[]] if kind.is_recorded else [[PLAIN], [PLAIN, LOCAL]]
+        if found["tracks"] not in tracks:
+            expected, given = " or ".join(map(str, tracks)), brief(found["tracks"])
+            raise BenchmarkError(f"{description}: tracks: expected {expected}, found {given}")
+        found |= {key: tuple(found[key]) for key in ("tracks", "packages")}
         known = read_sums(sums) if sums.exists() or folder else {}
-        return cls(**texts, **lists, sums=known, folder=folder)
+        return cls(**found, sums=known, folder=folder)
 
     @property
     def description(self) -> dict[str, Any]:
@@ -188,11 +186,6 @@ class Suite:
     def scored_tracks(self) -> tuple[str, ...]:
         """The tracks that numbers are of."""
         return self.tracks or (TIERS,)
-
-    @property
-    def baseline(self) -> str:
-        """The policy that others are compared with, in words."""
-        return self.traits.baseline
 
     @property
     def columns(self) -> list[tuple[str, str]]:
@@ -256,23 +249,15 @@ def shipped_suites() -> tuple[str, ...]:
 
 
 def check_equal(expected: Suite, found: Suite) -> None:
-    """See that a suite is the one of its name.
-
-    Raises:
-        BenchmarkError: it is not; the message counts and names the files that differ.
-    """
+    """See that a suite is the one of its name."""
     if expected.description != found.description:
         keys = [
             key for key, value in expected.description.items() if found.description[key] != value
         ]
         what = f"{keys[0]}: expected {expected.description[keys[0]]!r}"
         raise BenchmarkError(f"suite {found.name}: {what}, found {found.description[keys[0]]!r}")
-    if other := differing(expected, found):
-        raise BenchmarkError(
-            f"suite {found.name}: expected the files that it names, found {len(other)} of "
-            f"{len(expected.sums)} that differ: {some_of(other)}; results on them cannot "
-            "be compared"
-        )
+    other = differing(expected, found)
+    check_differing(expected, other, "results on them cannot be compared")
 
 
 def differing(expected: Suite, found: Suite) -> list[str]:
@@ -282,9 +267,22 @@ def differing(expected: Suite, found: Suite) -> list[str]:
     return [name for name in names if known and known.get(name) != given.get(name)]
 
 
-def some_of(names: Sequence[str]) -> str:
-    """The first of many names."""
-    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+def check_differing(
+    suite: Suite,
+    other: Sequence[str],
+    why: str = "another clang makes other bitcode: give the archive",
+) -> None:
+    """See that no file is another one than the suite names.
+
+    Raises:
+        BenchmarkError: the message counts and names the files that differ.
+    """
+    if other:
+        some = ", ".join(other[:_SHOWN]) + (", …" if len(other) > _SHOWN else "")
+        raise BenchmarkError(
+            f"suite {suite.name}: expected the {len(suite.sums)} files that it names, found "
+            f"{len(other)} that differ: {some}; {why}"
+        )
 
 
 def sums_of(folder: Path) -> dict[str, str]:
@@ -317,21 +315,23 @@ def read_sums(path: Path) -> dict[str, str]:
     return found
 
 
-def checked_texts(value: Any, keys: Iterable[str], version: int, where: str) -> dict[str, str]:
-    """The texts of a JSON object of a version, each of one line that can be shown.
+def checked(value: Any, shape: dict[str, Shape], version: int, where: str) -> dict[str, Any]:
+    """The fields of a JSON object of a version, whose texts are lines that can be shown.
 
     Raises:
-        BenchmarkError: it is no object, is of another version, or lacks one.
+        BenchmarkError: it is no object, is of another version, or has another shape.
     """
     if not isinstance(value, dict) or value.get("version") != version:
         found = brief(value.get("version") if isinstance(value, dict) else value)
         raise BenchmarkError(f"{where}: version: expected {version}, found {found}")
-    for key in keys:
-        if not isinstance(value.get(key), str):
-            found = brief(value.get(key))
-            raise BenchmarkError(f"{where}: {key}: expected a text, found {found}")
-        check_line(value[key], f"{where}: {key}")
-    return {key: value[key] for key in keys}
+    try:
+        shaped(value, shape)
+    except ValueError as error:
+        raise BenchmarkError(f"{where}: {error}") from error
+    for key, kind in shape.items():
+        if kind is str:
+            check_line(value[key], f"{where}: {key}")
+    return {key: value[key] for key in shape}
 
 
 def check_line(text: str, where: str) -> None:
@@ -345,18 +345,18 @@ def check_line(text: str, where: str) -> None:
         raise BenchmarkError(f"{where}: {expected}, found {brief(text)}")
 
 
-def is_name(value: object) -> bool:
+def is_name(value: str) -> bool:
     """Whether a name can be part of a file's name: `NAME_EXPECTED`, a letter or digit first.
 
     >>> is_name("size-v1"), is_name("../size-v1")
     (True, False)
     """
-    return isinstance(value, str) and _NAME.fullmatch(value) is not None
+    return _NAME.fullmatch(value) is not None
 
 
-def is_list_of_names(value: object) -> bool:
-    """Whether it is a list of names, each of which is there once."""
-    return isinstance(value, list) and all(map(is_name, value)) and len(set(value)) == len(value)
+def are_names(values: Sequence[str]) -> bool:
+    """Whether all are names, each of which is there once."""
+    return all(map(is_name, values)) and len(set(values)) == len(values)
 
 
 def json_of(path: Path) -> Any:

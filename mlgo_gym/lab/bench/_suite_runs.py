@@ -210,45 +210,20 @@ def run_tiers(
         recording = Recording.load(suite.recording(name))
         values[name] = _own_seconds(recording)
         for seed, policy in policies.items():
-            noted = _Noted(policy)
-            values[name][seed] = {"seconds": played(recording, noted).total_s}
-            files[decisions_path(seed, name)] = zlib.compress(bytes(noted.decisions), 9)
+            decisions = bytearray()
+            replay = played(recording, _noting(policy, decisions))
+            values[name][seed] = {"seconds": replay.total_s}
+            files[decisions_path(seed, name)] = zlib.compress(bytes(decisions), 9)
         progress(name)
     return Submission.of(suite, tuple(policies), {TIERS: values}, files)
 
 
-class _Noted:
-    """A policy whose decisions are kept."""
+def _noting(policy: TierPolicy, decisions: bytearray) -> TierPolicy:
+    def decide(replay: Replay) -> int:
+        decisions.append(policy(replay))
+        return decisions[-1]
 
-    def __init__(self, policy: TierPolicy) -> None:
-        self._policy = policy
-        self.decisions = bytearray()
-
-    def __call__(self, replay: Replay) -> int:
-        self.decisions.append(self._policy(replay))
-        return self.decisions[-1]
-
-
-class _Told:
-    """Decides as was once decided."""
-
-    def __init__(self, decisions: bytes, path: str) -> None:
-        self._left = iter(decisions)
-        self._path = path
-
-    def __call__(self, _: Replay) -> int:
-        found = next(self._left, None)
-        if found is None:
-            raise self._error("fewer")
-        return found
-
-    def check_end(self) -> None:
-        if next(self._left, None) is not None:
-            raise self._error("more")
-
-    def _error(self, found: str) -> BenchmarkError:
-        what = "expected a decision for every event"
-        return BenchmarkError(f"{self._path}: {what}, found {found}")
+    return decide
 
 
 def _replayed(submission: Submission, suite: Suite) -> SuiteValues:
@@ -258,10 +233,18 @@ def _replayed(submission: Submission, suite: Suite) -> SuiteValues:
         values[name] = _own_seconds(recording)
         for seed in submission.card.seeds:
             path = decisions_path(seed, name)
-            told = _Told(_inflated(submission.files[path], path), path)
-            values[name][seed] = {"seconds": played(recording, told).total_s}
-            told.check_end()
+            decisions = _inflated(submission.files[path], path)
+            values[name][seed] = {"seconds": _repeated_s(recording, decisions, path)}
     return {TIERS: values}
+
+
+def _repeated_s(recording: Recording, decisions: bytes, path: str) -> float:
+    left, taken = iter(decisions), bytearray()
+    seconds = played(recording, _noting(lambda _: next(left, 0), taken)).total_s
+    if taken != decisions:
+        what = f"expected a decision for each of {len(taken)} events, found {len(decisions)}"
+        raise BenchmarkError(f"{path}: {what}")
+    return seconds
 
 
 def _inflated(data: bytes, path: str) -> bytes:

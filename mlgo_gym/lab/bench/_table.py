@@ -9,7 +9,7 @@
 
 Scores are float64 ``[seeds, packages]``; more is better. The definitions are those of Agarwal et
 al., "Deep Reinforcement Learning at the Edge of the Statistical Precipice" (NeurIPS 2021), with
-packages as tasks: the interquartile mean, performance profiles, and the probability of improvement.
+packages as tasks: performance profiles and the probability of improvement.
 Intervals say what would come of other packages of this kind and of other seeds: packages are drawn
 first, with replacement, and then for each of them as many seeds as there are.
 """
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpus_tools.reading import Shape, brief, shaped
-from mlgo_gym import __version__, evaluation
+from mlgo_gym import __version__
 from mlgo_gym.base import BenchmarkError, write_atomically, write_json
 from mlgo_gym.evaluation import LEVEL, RESAMPLES, new_figure, plot_label
 from mlgo_gym.lab.bench._submission import VERIFIED, Card, Submission
@@ -44,11 +44,6 @@ _Array = NDArray[Any]
 def mean(scores: _Array) -> float:
     """The mean over packages of the means over seeds."""
     return float(scores.mean(axis=0).mean())
-
-
-def interquartile_mean(scores: _Array) -> float:
-    """The mean of the middle half of all scores."""
-    return float(evaluation.interquartile_mean(scores.ravel()))
 
 
 def probability_of_improvement(scores: _Array, others: _Array) -> float:
@@ -119,10 +114,6 @@ class Statistic:
     value: float
     interval: tuple[float, float] | None
 
-    def to_json(self) -> dict[str, Any]:
-        """As JSON."""
-        return {"value": self.value, "interval": self.interval}
-
     def text(self, scale: float, digits: int) -> str:
         """Return it for people."""
         made = f"{scale * self.value:+.{digits}f}"
@@ -139,14 +130,12 @@ class Row:
     Attributes:
         changes: against LLVM's own on the plain track, as a share: by track, then by measure.
         score: the normalised score by track: 0 is LLVM's own heuristic, 100 the best known.
-        iqm: the interquartile mean of the same.
         improvement: how likely it is better than LLVM's own heuristic on a package, by track.
     """
 
     card: Card
     changes: Mapping[str, Mapping[str, Statistic]]
     score: Mapping[str, Statistic]
-    iqm: Mapping[str, Statistic]
     improvement: Mapping[str, float]
     scores: Mapping[str, _Array]
 
@@ -283,7 +272,7 @@ def page(made: Table) -> str:
         lines.append(f"| {name} | {len(row.card.seeds)} | {' | '.join(cells)} |")
     lines += [
         "",
-        _LEGEND.format(baseline=suite.baseline),
+        _LEGEND.format(baseline=suite.traits.baseline),
         "",
     ]
     return "\n".join(lines)
@@ -320,21 +309,18 @@ def _row(suite: Suite, card: Card, best: _Best) -> Row:
     improvement = {}
     for track in suite.scored_tracks:
         shares = {measure: changes_of(card, track, measure) for measure in suite.measures}
-        changes[track] = {measure: _statistic(each, mean) for measure, each in shares.items()}
+        changes[track] = {measure: _mean(each) for measure, each in shares.items()}
         main = suite.measures[0]
         scores[track] = _normalised(card, track, main, best)
         improvement[track] = probability_of_improvement(
             -shares[main], np.zeros_like(shares[main][:1])
         )
-    score = {track: _statistic(each, mean) for track, each in scores.items()}
-    iqm = {track: _statistic(each, interquartile_mean) for track, each in scores.items()}
-    return Row(card, changes, score, iqm, improvement, scores)
+    score = {track: _mean(each) for track, each in scores.items()}
+    return Row(card, changes, score, improvement, scores)
 
 
-def _statistic(scores: _Array, statistic: Any) -> Statistic:
-    if not scores.size:
-        return Statistic(0.0, None)
-    return Statistic(statistic(scores), bootstrap(scores, statistic))
+def _mean(scores: _Array) -> Statistic:
+    return Statistic(mean(scores), bootstrap(scores, mean)) if scores.size else Statistic(0.0, None)
 
 
 def _reference(card: Card) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
@@ -427,16 +413,12 @@ def table_json(made: Table) -> dict[str, Any]:
         "best_version": made.best_version,
         "submissions": [
             {
-                "name": row.card.name,
-                "authors": row.card.authors,
-                "about": row.card.about,
-                "url": row.card.url,
+                **{key: getattr(row.card, key) for key in ("name", "authors", "about", "url")},
                 "seeds": list(row.card.seeds),
-                "score": {track: each.to_json() for track, each in row.score.items()},
-                "iqm": {track: each.to_json() for track, each in row.iqm.items()},
+                "score": {track: asdict(each) for track, each in row.score.items()},
                 "better_than_llvm": dict(row.improvement),
                 "changes": {
-                    track: {measure: each.to_json() for measure, each in measures.items()}
+                    track: {measure: asdict(each) for measure, each in measures.items()}
                     for track, measures in row.changes.items()
                 },
                 "scores": {track: each.tolist() for track, each in row.scores.items()},
@@ -458,7 +440,7 @@ def profile_figure(made: Table) -> Figure:
     for name in list(shares)[:_MOST]:
         axes.step(thresholds, shares[name], where="post", label=plot_label(name))
     axes.axvline(0, color="black", linewidth=0.8, linestyle="--")
-    axes.set_xlabel(f"normalised score (0: {made.suite.baseline}, 100: the best known)")
+    axes.set_xlabel(f"normalised score (0: {made.suite.traits.baseline}, 100: the best known)")
     axes.set_ylabel("share of runs above it")
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)

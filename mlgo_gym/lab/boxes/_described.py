@@ -106,7 +106,6 @@ def opened(module: ModuleText, number: int) -> ModuleText:
 
 
 def _with(name: str, suffix: str) -> str:
-    """The name, as it is written, with something behind."""
     if name.endswith('"'):
         return f'{name[:-1]}{suffix}"'
     return f"boxed.{name}{suffix}" if name.isdigit() else f"{name}{suffix}"

@@ -33,9 +33,6 @@ class Effects:
         registers: those that a function leaves as they were, by name.
         memory: pages that it changed, by address; what is below the caller's stack is as before.
         changes_sha256: the hash of the bytes that it changed.
-
-    >>> Effects("", b"1").sha256() == Effects("", b"1").sha256()
-    True
     """
 
     ending: str
@@ -123,34 +120,12 @@ def stack_arguments_bytes(header: str) -> int:
 
     Six integers and pointers and eight floating-point numbers are in registers (System V ABI).
     """
-    types = [_argument_type(each) for each in _split(header)]
+    given = Signature.read(header).parameters
+    types = ["byval" if " byval(" in each.written else each.kind for each in given]
     integers = sum(2 if each == "i128" else 1 for each in types if _integer_bits(each))
     vectors = sum(1 for each in types if _vector_bytes(each))
     in_memory = sum(each in {"byval", "x86_fp80"} for each in types)
     return 8 * max(0, integers - 6) + 16 * max(0, vectors - 8) + _LARGE_BYTES * in_memory
-
-
-def _split(header: str) -> list[str]:
-    """The arguments of a ``define`` line."""
-    text = header.partition("@")[2].partition("(")[2]
-    depth, found = 1, [""]
-    for character in text:
-        depth += (character in "([{<") - (character in ")]}>")
-        if not depth:
-            break
-        if character == "," and depth == 1:
-            found.append("")
-        else:
-            found[-1] += character
-    return [each.strip() for each in found if each.strip()]
-
-
-def _argument_type(argument: str) -> str:
-    if " byval(" in argument:
-        return "byval"
-    return (
-        argument[: argument.index(">") + 1] if argument[0] == "<" else argument.split(maxsplit=1)[0]
-    )
 
 
 def changed_pages(

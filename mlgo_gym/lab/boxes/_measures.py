@@ -88,11 +88,7 @@ class _Boxed(RunMeasure[RecordedBoxes]):
 
 
 class BoxedInstructions(_Boxed):
-    """The instructions of the boxed calls of a function, those that it calls included.
-
-    >>> BoxedInstructions.key
-    'box'
-    """
+    """The instructions of the boxed calls of a function, those that it calls included."""
 
     key: str = "box"
     title: str = "box"
@@ -100,11 +96,7 @@ class BoxedInstructions(_Boxed):
 
 
 class BoxedTime(_Boxed):
-    """The nanoseconds of the boxed calls of a function, called again and again.
-
-    >>> BoxedTime.key
-    'box-time'
-    """
+    """The nanoseconds of the boxed calls of a function, called again and again."""
 
     key: str = "box-time"
     title: str = "box ns"

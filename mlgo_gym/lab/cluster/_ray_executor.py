@@ -254,7 +254,6 @@ class RayExecutor(Executor[_State]):
         event()
 
     def _look(self) -> None:
-        """Have as many workers as there should be."""
         now = time.monotonic()
         if now - self._looked < _LOOK_S:
             return
@@ -284,22 +283,21 @@ class RayExecutor(Executor[_State]):
         if found is None:
             self._failed(self._reason)
             return
-        node, runs, failure, *more = found  # what another version adds may differ; its facts do
-        for name, value in runs.items():
+        node = found["node"]
+        for name, value in found["runs"].items():
             if value != (expected := self._facts[name]):
                 raise EnvironmentSetupError(
                     f"ray: node {node}: {name}: expected {expected}, as here, found {value}: "
                     "results could not be compared"
                 )
-        folder, free_bytes, node_id, there_ns = more
-        if lack := lack_of_space(folder, free_bytes):
+        if lack := lack_of_space(found["temporary_folder"], found["free_bytes"]):
             raise EnvironmentSetupError(f"ray: node {node}: {lack}")
-        if failure:
+        if found["failure"]:
             self._ray.kill(self._actors.pop(worker))
-            self._failed(f"node {node}: {failure}")
+            self._failed(f"node {node}: {found['failure']}")
             return
         self._failures = 0
-        self._here[worker] = place = Place(node, node_id, shift_ns(there_ns))
+        self._here[worker] = place = Place(node, found["node_id"], shift_ns(found["there_ns"]))
         self._room.tally.joined(place)
         if self._dispatch:
             self._dispatch.join(worker)

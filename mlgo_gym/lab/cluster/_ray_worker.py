@@ -14,7 +14,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
@@ -94,18 +94,6 @@ def _installed_digest() -> str:
     return found.hexdigest()[:_DIGITS]
 
 
-def introduction() -> tuple[str, Mapping[str, str], str, str, int]:
-    """Return this node's name, its `facts`, and why LLVM is not among them.
-
-    And its temporary folder, with the bytes that are free there.
-    """
-    folder, free_bytes = _space()
-    try:
-        return socket.gethostname(), facts(), "", folder, free_bytes
-    except (EnvironmentSetupError, ImportError, OSError) as error:
-        return socket.gethostname(), versions(), str(error), folder, free_bytes
-
-
 def lack_of_space(folder: str, free_bytes: int) -> str:
     """Return a complaint about a temporary folder with too little room, or ``""``.
 
@@ -127,30 +115,25 @@ def _space() -> tuple[str, int]:
         return os.environ.get("TMPDIR", "/tmp"), 0  # noqa: S108 - it is named, not used
 
 
-def sees(file: ModuleFile) -> bool:
-    """Whether this node would read a module itself.
-
-    Raises:
-        ModuleError: it is there and cannot be read.
-    """
-    return file.is_here and bool(file.read())
-
-
-def answers(files: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+def answers(files: Sequence[tuple[Any, ...]] = ()) -> dict[str, Any]:
     """Return a node's report of itself and of module files, given as their fields.
 
     All of it is what Python itself has: who asks may have another version of this package.
     """
-    node, runs, failure, folder, free_bytes = introduction()
+    folder, free_bytes = _space()
+    try:
+        runs, failure = facts(), ""
+    except (EnvironmentSetupError, ImportError, OSError) as error:
+        runs, failure = versions(), str(error)
     seen = 0
-    for each in files:
+    for file in (ModuleFile(*each) for each in files):
         try:
-            seen += sees(ModuleFile(*each))
+            seen += file.is_here and bool(file.read())
         except ModuleError as error:
             failure = failure or str(error)
     return {
-        "node": node,
-        "runs": dict(runs),
+        "node": socket.gethostname(),
+        "runs": runs,
         "failure": failure,
         "temporary_folder": folder,
         "free_bytes": free_bytes,
@@ -182,11 +165,12 @@ class RemoteWorker:
         self._state: State | None = None
         self._work: Callable[[Any, Any], Made[Any]] = _untold
 
-    def introduce(self) -> tuple[Any, ...]:
-        """The node's `introduction`, Ray's id of it, and what its clock says, in nanoseconds."""
+    def introduce(self) -> dict[str, Any]:
+        """The node's report, Ray's id of it, and what its clock says, in nanoseconds."""
         import ray  # noqa: PLC0415 (it is there where this runs)
 
-        return *introduction(), ray.get_runtime_context().get_node_id(), time.monotonic_ns()
+        node_id = ray.get_runtime_context().get_node_id()
+        return {**answers(), "node_id": node_id, "there_ns": time.monotonic_ns()}
 
     def do(self, batch: SentBatch, *stored: bytes) -> tuple[Column, BatchReport] | None:
         """The outcomes of items, and what is said of them.

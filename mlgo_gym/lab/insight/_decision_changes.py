@@ -94,9 +94,6 @@ class FunctionChange:
         executed: the instructions that programs execute in it under both; ``None`` where it is not
             known.
         decisions: what was decided differently in it, in order.
-
-    >>> FunctionChange(ModuleKey("", "a.c"), "main", 20, None).difference_bytes
-    -20
     """
 
     key: ModuleKey
@@ -136,9 +133,6 @@ class ModuleChange:
         first: where their ways part; ``None`` where they never do.
         functions: those that differ, the largest difference first: of what is executed, where that
             is known, else of size.
-
-    >>> ModuleChange(ModuleKey("", "a.c"), (10, 9), None, ()).key.name
-    'a.c'
     """
 
     key: ModuleKey
@@ -350,7 +344,6 @@ def function_texts(
 
 
 def _parts(product: Product) -> list[str]:
-    """Each function's text."""
     found, start = [], 0
     for size in product.sizes:
         found.append(product.data[start : start + size].decode())

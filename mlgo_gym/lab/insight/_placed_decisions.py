@@ -119,9 +119,6 @@ class PlacedDecisions:
         functions: the object's functions by name.
         text_size_bytes: the size of the object's code.
         executed: the instructions that programs execute in functions, of those where it is known.
-
-    >>> PlacedDecisions(ModuleKey("", "a.c"), (), {}, 0).key.name
-    'a.c'
     """
 
     key: ModuleKey

@@ -29,14 +29,13 @@ class Timeline:
     """Writes what has ended to a file, compilation by compilation, from any thread.
 
     Attributes:
-        most_decisions: how many are drawn.
         left_out: how many decisions are not in it, since there were too many.
 
     Raises:
         EnvironmentSetupError: the extra ``timeline`` is missing.
     """
 
-    def __init__(self, file: BinaryIO, most_decisions: int | None = None) -> None:
+    def __init__(self, file: BinaryIO) -> None:
         try:
             from perfetto.protos.perfetto.trace import (  # noqa: PLC0415 - an extra
                 perfetto_trace_pb2,
@@ -49,8 +48,7 @@ class Timeline:
                 "timelines: need perfetto; run: pip install 'mlgo-gym[timeline]'"
             ) from error
         self.left_out = 0
-        self.most_decisions: Final = MOST_DECISIONS if most_decisions is None else most_decisions
-        self._left = self.most_decisions
+        self._left = MOST_DECISIONS
         self._builder: Final = StreamingTraceProtoBuilder(file)
         self._kinds: Final = perfetto_trace_pb2.TrackEvent
         self._start_ns: Final = monotonic_ns()

@@ -129,7 +129,6 @@ def collect_profile(
 
 
 def _instrumented(module: Module, instrument: Callable[[Path, str], bytes], made: Path) -> Path:
-    """The object of a module."""
     if module.has_profile:  # by which other edges would get counters than without
         problem = "expected a module without a profile, found one with counts"
         raise ModuleError(module.name, problem)
@@ -289,7 +288,6 @@ def _check_fits(profile: ProfileFile, corpus: Corpus, found: dict[str, Attached]
 
 
 def _copy_rest(corpus: Corpus, profile: ProfileFile, staged: Path) -> None:
-    """Everything but bitcode."""
     for name in corpus:
         command = corpus.folder / f"{name}.cmd"
         if command.is_file():

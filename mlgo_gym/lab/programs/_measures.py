@@ -185,11 +185,7 @@ def _reach(setting: MeasureSetting) -> Reach:
 
 
 class ExecutedInstructions(_Metered):
-    """The instructions that the programs of a module execute.
-
-    >>> ExecutedInstructions.key
-    'instructions'
-    """
+    """The instructions that the programs of a module execute."""
 
     key: str = "instructions"
     title: str = "instructions"
@@ -198,11 +194,7 @@ class ExecutedInstructions(_Metered):
 
 
 class EstimatedCost(_Metered):
-    """The cycles that the programs of a module take, estimated (`lab.programs.Cost`).
-
-    >>> EstimatedCost.key
-    'cost'
-    """
+    """The cycles that the programs of a module take, estimated (`lab.programs.Cost`)."""
 
     key: str = "cost"
     title: str = "cost"

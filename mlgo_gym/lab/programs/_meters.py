@@ -121,11 +121,7 @@ class Meter(ABC):
 
 
 class Size(Meter):
-    """The bytes of code of the corpus's modules in the program.
-
-    >>> Size().unit
-    'bytes'
-    """
+    """The bytes of code of the corpus's modules in the program."""
 
     name: ClassVar[str] = "size"
     unit: ClassVar[str] = "bytes"
@@ -141,11 +137,7 @@ class Size(Meter):
 
 
 class Instructions(Meter):
-    """The instructions that the program executes, counted by cachegrind without its caches.
-
-    >>> Instructions().unit
-    'instructions'
-    """
+    """The instructions that the program executes, counted by cachegrind without its caches."""
 
     name: ClassVar[str] = "instructions"
     unit: ClassVar[str] = "instructions"
@@ -169,11 +161,7 @@ class Instructions(Meter):
 
 
 class Cost(Instructions):
-    """Cycles, estimated: ``Ir + 10 (I1m + D1m + Bm) + 100 (ILm + DLm)``.
-
-    >>> Cost().unit
-    'estimated cycles'
-    """
+    """Cycles, estimated: ``Ir + 10 (I1m + D1m + Bm) + 100 (ILm + DLm)``."""
 
     name: ClassVar[str] = "cost"
     unit: ClassVar[str] = "estimated cycles"
@@ -186,11 +174,7 @@ class Cost(Instructions):
 
 
 class Accesses(Cost):
-    """The loads and stores that the program executes, counted as `Cost` is.
-
-    >>> Accesses().unit
-    'loads and stores'
-    """
+    """The loads and stores that the program executes, counted as `Cost` is."""
 
     name: ClassVar[str] = "accesses"
     unit: ClassVar[str] = "loads and stores"
@@ -206,9 +190,6 @@ class Seconds(Meter):
     runs; of others the median of all runs. Runs take turns, in an order that is drawn each round,
     after one round that does not count. All are on one processor, one at a time; a first program
     without further layouts runs twice a round.
-
-    >>> Seconds().unit
-    'seconds'
     """
 
     name: ClassVar[str] = "seconds"

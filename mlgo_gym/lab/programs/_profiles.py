@@ -167,15 +167,10 @@ found 900
 
     def __str__(self) -> str:
         where = f"module {self.module!r}: function {self.function!r}"
+        expected = "to leave its blocks as often as it enters them"
         if self.what == "calls":
-            return (
-                f"{where}: expected to be entered as often as it is called, {self.expected:,} "
-                f"times, found {self.found:,}"
-            )
-        return (
-            f"{where}: expected to leave its blocks as often as it enters them, {self.expected:,} "
-            f"times, found {self.found:,}"
-        )
+            expected = "to be entered as often as it is called"
+        return f"{where}: expected {expected}, {self.expected:,} times, found {self.found:,}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,6 +399,5 @@ def _shown(profile: ProfileFile, *options: str) -> str:
 
 
 def _unreadable(profile: ProfileFile, error: CompileError) -> ProfileError:
-    """Return the error for a profile that LLVM's tools refuse."""
     said = error.stderr_tail.rpartition(": ")[2].strip() or str(error)
     return ProfileError(profile.name, f"expected one that LLVM reads, found it {said!r}")

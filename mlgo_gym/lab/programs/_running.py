@@ -22,7 +22,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from io import FileIO
@@ -278,11 +278,6 @@ def run_program(
     0
     """
     run = _run(workload, program, way, cpu)
-    if run.status == -signal.SIGSYS:
-        again = _run(workload, program, way, cpu, refused=("processes",))
-        if again.status == -signal.SIGSYS:
-            raise wrong(workload, "expected to start no process, found that it does")
-        raise wrong(workload, "expected no use of the network, found some")
     check_end(workload, run)
     if check_output:
         compare_output(workload, run)
@@ -315,6 +310,8 @@ def check_end(workload: Workload, run: ProgramRun) -> None:
             "expected instructions that the processor knows, or valgrind where it runs the "
             f"program, found another; compile for -target-cpu x86-64{_said(run)}",
         )
+    if run.status == -signal.SIGSYS:
+        raise wrong(workload, "expected to start no process and to use no network, found it does")
     if run.status == -signal.SIGXFSZ:
         expected = f"files and output of at most {MOST_BYTES} bytes"
         raise wrong(workload, f"expected {expected}, found more")
@@ -339,14 +336,8 @@ def end_programs() -> None:
         process.kill()
 
 
-def _run(
-    workload: Workload,
-    program: Path,
-    way: Way,
-    cpu: int | None,
-    refused: Collection[str] = _REFUSED,
-) -> ProgramRun:
-    with started_program(workload, program, way, refused=refused) as started:
+def _run(workload: Workload, program: Path, way: Way, cpu: int | None) -> ProgramRun:
+    with started_program(workload, program, way) as started:
         status, cpu_s = _wait(started.process, started.most_s, cpu)
         if status is None:
             raise too_long(workload, started.most_s)
@@ -403,7 +394,6 @@ def started_program(
     program: Path,
     way: Way = NATIVE,
     *,
-    refused: Collection[str] = _REFUSED,
     gate: int = -1,
 ) -> Iterator[StartedProgram]:
     """Start a workload's program in the sandbox; the caller waits for its end.
@@ -412,7 +402,6 @@ def started_program(
         workload: what it is given.
         program: its file.
         way: how it is run.
-        refused: what ends it, in `corpus_tools.sandbox.confinement`'s words.
         gate: the descriptor of a pipe: it begins when nobody can write there any more.
     """
     with scratch_folder() as scratch, ExitStack() as stack:
@@ -428,7 +417,7 @@ def started_program(
             readable=way.readable,
             executable=[own, *way.executable],
             owned=[here],
-            fatal=refused,
+            fatal=_REFUSED,
             copies=way.copies,
         )
         if rules >= 0:

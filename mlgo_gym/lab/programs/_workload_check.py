@@ -125,16 +125,10 @@ def check_builds(workload: Workload, programs: Programs, plain: Program) -> Prog
             run_program(workload, each.path, check_output=False)
             for each in (plain, plain, inlined_nowhere)
         )
-    for run, what, place in (
-        (second, "runs", "another time"),
-        (third, "plain builds", "with nothing inlined"),
-    ):
+    for run, place in ((second, "another time"), (third, "with nothing inlined")):
         if run.stdout_sha256 != first.stdout_sha256:
-            raise wrong(
-                workload,
-                f"expected the same standard output of two {what}, found that of SHA-256 "
-                f"{first.stdout_sha256} as LLVM compiles it, {run.stdout_sha256} {place}",
-            )
+            found = f"{first.stdout_sha256} as LLVM compiles it, {run.stdout_sha256} {place}"
+            raise wrong(workload, f"expected the same standard output, found SHA-256 {found}")
     return first
 
 

@@ -170,15 +170,12 @@ class JitProgram(AbstractContextManager["JitProgram"]):
         return Observed(found["seconds"], {(f, each): s for f, each, s in found["costs"]})
 
     def check_calls(self, expected: int, found: int) -> None:
-        """See that a run had as many calls as another.
-
-        Raises:
-            WorkloadError: it had not.
-        """
+        """See that a run had as many calls as another."""
         if found != expected:
-            raise wrong(
-                self.workload, _OTHER_CALLS.format(f"one makes {expected}, another {found}")
-            )
+            raise self._other_calls(f"one makes {expected}, another {found}")
+
+    def _other_calls(self, found: str) -> WorkloadError:
+        return wrong(self.workload, _OTHER_CALLS.format(found))
 
     def _split(self, modules: Mapping[str, bytes]) -> dict[str, Any]:
         workload = self.workload
@@ -229,7 +226,7 @@ class JitProgram(AbstractContextManager["JitProgram"]):
         if not isinstance(found, dict):
             raise wrong(self.workload, f"expected a record, found {type(found).__name__}")
         if found.get("wrong"):
-            raise wrong(self.workload, _OTHER_CALLS.format(found["wrong"]))
+            raise self._other_calls(found["wrong"])
         if runs:
             self._compare(run)
         return found

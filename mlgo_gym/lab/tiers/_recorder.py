@@ -403,12 +403,8 @@ def _arrays(
 def _fitted(instructions: Sequence[int], seconds: Sequence[float]) -> tuple[float, float]:
     """Seconds per instruction and seconds besides, neither below zero, by least squares."""
     x, y = np.array(instructions, float), np.array(seconds)
-    spread = ((x - x.mean()) ** 2).sum()
-    per = float(((x - x.mean()) * (y - y.mean())).sum() / spread) if spread else 0.0
-    besides = float(y.mean() - per * x.mean())
-    if per <= 0 or besides < 0:
-        per, besides = float((x * y).sum() / (x * x).sum()), 0.0
-    return per, besides
+    per, besides = np.polyfit(x, y, 1).tolist() if np.ptp(x) else (0.0, 0.0)
+    return (per, besides) if per > 0 and besides >= 0 else (float(x @ y / (x @ x)), 0.0)
 
 
 def marks_of(events: Sequence[Event]) -> list[list[int]]:

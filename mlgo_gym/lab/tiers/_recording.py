@@ -334,7 +334,6 @@ def _special(values: _Ints, functions: int) -> frozenset[int]:
 
 
 def _prunable(kept: _Ints, functions: int) -> frozenset[int]:
-    """The functions that can be pruned."""
     own = frozenset(kept[:, 0].tolist())
     if max(own, default=0) >= functions:
         raise ValueError("kept: expected functions that there are")

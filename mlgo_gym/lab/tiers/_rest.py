@@ -54,14 +54,8 @@ class Guard:
         yield f"  br label %{self.GOES_ON}"
 
     def left(self, signature: Signature, given: Sequence[str], how: str = "") -> Iterator[str]:
-        """The lines that call the code, and return what it does.
-
-        Args:
-            signature: of the function that guesses.
-            given: arguments, as they are written.
-            how: the kind of call, such as ``musttail ``.
-        """
-        yield from returned(signature, f"inttoptr (i64 {self.code} to ptr)", given, how)
+        """The lines that call the code, and return what it does, as `returned` has it."""
+        return returned(signature, f"inttoptr (i64 {self.code} to ptr)", given, how)
 
 
 def returned(

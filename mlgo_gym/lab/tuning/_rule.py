@@ -7,10 +7,10 @@ and arrays, answers alike for all int64.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
+from textwrap import wrap
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -156,7 +156,8 @@ def python_lines(rule: Rule, indent: str = "    ") -> list[str]:
 def python_text(rule: Rule, title: str) -> str:
     """A module with the rule as a function, which answers observations as JSON if it is run."""
     names = "".join(f"{name}, " for name in features_of(rule))
-    signature = _wrapped(f"def {FUNCTION}({names}**_):")
+    indent = " " * len(f"def {FUNCTION}(")
+    signature = wrap(f"def {FUNCTION}({names}**_):", _WIDTH, subsequent_indent=indent)
     lines = [
         f'"""{title}"""',
         "",
@@ -177,17 +178,6 @@ def python_text(rule: Rule, title: str) -> str:
 def line_count(rule: Rule) -> int:
     """How many lines `python_text` has."""
     return python_text(rule, "").count("\n")
-
-
-def _wrapped(signature: str) -> list[str]:
-    """A function's first line, broken between parameters where it is too long."""
-    lines, open_ = [""], " " * (len(FUNCTION) + len("def ("))
-    for part in re.findall(r"\S+ ?", signature):
-        if len(lines[-1] + part.rstrip()) > _WIDTH:
-            lines[-1] = lines[-1].rstrip()
-            lines.append(open_)
-        lines[-1] += part
-    return lines
 
 
 def _cpp_lines(rule: Rule) -> list[str]:

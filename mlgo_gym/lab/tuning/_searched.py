@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Final
+from typing import Final, TypeVar
 
 from corpus_tools.printable import first_of
 from mlgo_gym.cc import Build, unrepeatable, write_answers
@@ -29,6 +29,7 @@ _PASSES: Final = 8
 """Compilations beside the search, in times of all modules: of a target's other modules, and by
 clang with the answers that were found."""
 
+_Value = TypeVar("_Value")
 Track = Callable[[Iterable[ModuleSearch], int], Iterable[ModuleSearch]]
 
 
@@ -202,16 +203,18 @@ class TuneSearch:
             )
             return measure.score(made), made.text_size_bytes
 
-        make = partial(Compiler, timeout_s=self.timeout_s)
-        done = each(names, work, make, jobs=self.jobs)
-        return {one.item: one.value for one in done if not one.error}
+        return self._each(names, work)
 
     def _codes(self, corpus: Corpus, folder: Path, names: Sequence[str]) -> dict[ModuleKey, Code]:
-        """Return the code of modules under the answers."""
         work = partial(_replayed, corpus, folder)
+        return {ModuleKey("", name): code for name, code in self._each(names, work).items()}
+
+    def _each(
+        self, names: Iterable[str], work: Callable[[Compiler, str], _Value]
+    ) -> dict[str, _Value]:
         make = partial(Compiler, timeout_s=self.timeout_s)
         done = each(names, work, make, jobs=self.jobs, in_order=True)
-        return {ModuleKey("", one.item): one.value for one in done if not one.error}
+        return {one.item: one.value for one in done if not one.error}
 
 
 def _replayed(corpus: Corpus, folder: Path, compiler: Compiler, name: str) -> Code:

@@ -462,14 +462,12 @@ class Tuning:
         return _TRAINER, *self._state().get("trainer", []), *self.setting.settings
 
     def _state(self) -> dict[str, Any]:
-        """Return the content of ``tune.json``."""
         try:
             return dict(shaped(read_json(self.folder / _FILE, MAX_BYTES), _SHAPE))
         except (OSError, ValueError) as error:
             raise self._error(f"{_FILE}: {reason_of(error)}") from error
 
     def _keep(self, choice: TuneChoice, found: Tuned, start: Path) -> None:
-        """Write the model that was chosen."""
         target = self.folder / "model"
         if choice.name == BASELINE:
             shutil.rmtree(target, ignore_errors=True)
@@ -485,7 +483,6 @@ class Tuning:
 
 
 def _named(models: Sequence[Path]) -> dict[str, Path]:
-    """The model directories by their names."""
     found: dict[str, Path] = {}
     for each in models:
         if each.name in {*found, TUNED, BASELINE}:

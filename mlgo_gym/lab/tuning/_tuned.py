@@ -360,5 +360,4 @@ def linked_bytes(
 
 
 def _percent(change: float) -> str:
-    """A change as text, with its sign."""
     return f"{100 * change:+.2f} %"

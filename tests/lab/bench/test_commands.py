@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from types import SimpleNamespace
 
 import pytest
 
@@ -169,18 +167,6 @@ def test_runs_that_cannot_begin(
     done = run("bench", "run", "--suite", suite, *how, cwd=tmp_path)
     assert done.returncode == 1
     assert message in " ".join(done.stderr.split())
-
-
-def test_no_space_is_said_before_the_work(
-    suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
-    how = ("--suite", suite, "--policy", "never", "--output", "never.run")
-    done = run("bench", "run", *how, cwd=tmp_path)
-    assert done.returncode == 1
-    assert "expected 67,108,864 bytes free on its disk, found 1,000" in " ".join(
-        done.stderr.split()
-    )
 
 
 def test_a_folder_that_is_no_suite(tmp_path: Path) -> None:

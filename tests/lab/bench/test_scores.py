@@ -7,7 +7,6 @@ import pytest
 
 from mlgo_gym.lab.bench._table import (
     bootstrap,
-    interquartile_mean,
     mean,
     performance_profile,
     probability_of_improvement,
@@ -18,7 +17,6 @@ OTHERS = np.array([[1.0, 1, 0, 3], [5, 3, 2, 2]])
 
 
 def test_as_rliable() -> None:
-    assert interquartile_mean(SCORES) == pytest.approx(2.9166666666666665)
     assert mean(SCORES) == pytest.approx(4.875)
     assert probability_of_improvement(SCORES, OTHERS) == pytest.approx(0.625)
     shares = performance_profile(SCORES, np.array([0.0, 1, 2, 5]))

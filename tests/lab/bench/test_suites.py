@@ -16,14 +16,20 @@ from mlgo_gym.corpus import SAMPLE_CORPUS
 from mlgo_gym.errors import BenchmarkError
 from mlgo_gym.lab.bench import Suite, sample_suite
 from mlgo_gym.lab.bench._archive import (
-    check_differing,
     function_of,
     make_suite,
     pack,
     suite_named,
     unpack,
 )
-from mlgo_gym.lab.bench._suite import SUITE_FILE, SUMS_FILE, read_sums, shipped_suites, sums_text
+from mlgo_gym.lab.bench._suite import (
+    SUITE_FILE,
+    SUMS_FILE,
+    check_differing,
+    read_sums,
+    shipped_suites,
+    sums_text,
+)
 
 MODULE = "plain/sample/digest.c.bc"
 
@@ -101,9 +107,9 @@ def test_descriptions_that_are_none(text: str, message: str, folder: Path) -> No
         ("split", "a: b", "split: expected up to 64 letters"),
         ("packages", ["../elsewhere"], "packages: expected names, each once"),
         ("packages", ["sample", "sample"], "packages: expected names, each once"),
-        ("packages", ["sample", ["sample"]], "packages: expected names, each once"),
-        ("packages", [], "packages: expected one at least, found none"),
-        ("tracks", ["/etc"], "tracks: expected names, each once"),
+        ("packages", ["sample", ["sample"]], r"packages\[1\]: expected a text"),
+        ("packages", [], "packages: expected names, each once"),
+        ("tracks", ["/etc"], r"tracks: expected \['plain'\] or \['plain', 'local'\], found"),
         ("tracks", ["local"], r"tracks: expected \['plain'\] or \['plain', 'local'\], found"),
         ("tracks", [], r"tracks: expected \['plain'\] or \['plain', 'local'\], found"),
         ("kind", "tiers", r"tracks: expected \[\], found"),
@@ -238,7 +244,7 @@ def test_an_archive_of_another_suite(tmp_path: Path) -> None:
     with sample_suite(["digest.c"]) as suite:
         pack(suite, tmp_path / "suite.tar.xz")
     expected = replace(suite, sums={**suite.sums, MODULE: "0" * 64})
-    message = f"found 1 of {len(suite.sums)} that differ: {MODULE}"
+    message = f"the {len(suite.sums)} files that it names, found 1 that differ: {MODULE}"
     with pytest.raises(BenchmarkError, match=message):
         unpack(tmp_path / "suite.tar.xz", tmp_path / "here", expected)
     with pytest.raises(BenchmarkError, match="found 1 that differ"):

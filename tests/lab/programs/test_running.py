@@ -42,9 +42,9 @@ MISSES = {
     ),
     "a loop": ("for (;;) ;", LATE),
     "a wait": ("pause();", LATE),
-    "fork": ("fork();", "expected to start no process, found that it does"),
-    "system": ('return system("true");', "expected to start no process, found that it does"),
-    "network": ("socket(AF_INET, SOCK_DGRAM, 0);", "expected no use of the network, found some"),
+    "fork": ("fork();", "expected to start no process and to use no network, found it does"),
+    "system": ('return system("true");', "expected to start no process and to use no network"),
+    "network": ("socket(AF_INET, SOCK_DGRAM, 0);", "expected to start no process and to use no"),
     "much": (
         'for (;;) puts("much");',
         "expected files and output of at most 67108864 bytes, found more",
@@ -258,7 +258,7 @@ def test_what_is_out_of_reach(program: MakeProgram, tmp_path: Path, name: str) -
 
 def test_vfork_is_a_process(program: MakeProgram) -> None:
     workload, path = program("#include <unistd.h>\nint main(void) { if (!vfork()) _exit(0); }\n")
-    with pytest.raises(WorkloadError, match="expected to start no process, found that it does"):
+    with pytest.raises(WorkloadError, match="expected to start no process and to use no network"):
         run_program(workload, path)
 
 

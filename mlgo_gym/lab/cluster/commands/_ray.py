@@ -144,7 +144,6 @@ def look(options: argparse.Namespace, output: Output) -> int:
 
 
 def _first_modules(options: argparse.Namespace) -> list[ModuleFile]:
-    """The first module of each corpus that is given."""
     if not options.corpus:
         return []
     from mlgo_gym.corpus import Packages

@@ -213,7 +213,6 @@ def _modules(options: argparse.Namespace, stack: ExitStack) -> tuple[Packages, t
 def _recorded(
     paths: Sequence[Path], packages: Packages, setting: Setting
 ) -> tuple[dict[str, PolicyLike], Packages]:
-    """Return a policy of recorded traces, and its modules."""
     from mlgo_gym.llvm import options_of
     from mlgo_gym.rollout import RecordedPolicy, Trace, check_settings
 
@@ -233,7 +232,6 @@ def _recorded(
 
 
 def _named(packages: Packages, names: Sequence[str]) -> list[ModuleKey]:
-    """The modules of these names, in any package."""
     for name in names:
         if not any(key.name == name for key in packages):
             raise CorpusError(

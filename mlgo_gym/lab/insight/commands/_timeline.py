@@ -32,12 +32,12 @@ class TimelineExtension(Extension):
             yield
             return
         from mlgo_gym.cli import writing
-        from mlgo_gym.lab.insight._timeline import drawing
+        from mlgo_gym.lab.insight._timeline import MOST_DECISIONS, drawing
 
         with writing(path) as file, drawing(file) as timeline:
             yield
         if timeline.left_out:
             output.warn(
-                f"{path}: expected at most {timeline.most_decisions:,} decisions, found "
+                f"{path}: expected at most {MOST_DECISIONS:,} decisions, found "
                 f"{timeline.left_out:,} more, which are not drawn; their compilations are"
             )

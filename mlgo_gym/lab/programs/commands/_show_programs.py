@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 from mlgo_gym.cli import Cell, Grid, Row, change
@@ -84,16 +85,7 @@ def programs_record(
                 "workload": each.workload,
                 "error": each.error and str(each.error),
                 "readings": {
-                    policy: {
-                        meter: {
-                            "value": reading.value,
-                            "samples": list(reading.samples),
-                            "again": list(reading.again),
-                            "layouts": reading.layouts,
-                            "details": dict(reading.details),
-                        }
-                        for meter, reading in found.items()
-                    }
+                    policy: {meter: asdict(reading) for meter, reading in found.items()}
                     for policy, found in each.readings.items()
                 },
             }

@@ -75,8 +75,7 @@ def add_options(add: shared.Options) -> None:
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cc import build_commands
 
-    _check_database(options)
-    _check_reward(options)
+    _check(options)
     # Before minutes of work: what settings are read from, and where they lead to.
     place = options.output
     build_commands(options.build, place / "model", place / _TRACES, place / _PROJECT_FILE)
@@ -218,43 +217,28 @@ def _localized(options: argparse.Namespace, project: Project) -> tuple[Path, Cor
     return file, Corpus.load(folder), failures
 
 
-def _check_database(options: argparse.Namespace) -> None:
-    """See that a search or links have the commands of a build."""
+def _check(options: argparse.Namespace) -> None:
+    """See that options go together, and that a search or links have the commands of a build."""
     from mlgo_gym.cc import database_of
-
-    if options.search and not options.search < options.budget:
-        raise OptionsError(
-            f"tune: expected --search to be less than --budget ({options.budget:g}s), found "
-            f"{options.search:g}s"
-        )
-    if options.verify and options.project is False:
-        raise OptionsError(
-            "tune: expected --verify without --no-project: the project file says which targets "
-            "keep LLVM's own answers"
-        )
-    asked = "--search" if options.search else "--verify" if options.verify else ""
-    if asked and options.build is None:
-        raise OptionsError(
-            f"tune: expected {asked} with --build, by whose commands sources are compiled again, "
-            "found a corpus"
-        )
-    if asked:
-        database_of(options.build)
-
-
-def _check_reward(options: argparse.Namespace) -> None:
-    """See that a search can go by the reward."""
     from mlgo_gym.rollout import runs_programs
 
-    if options.reward is None:
-        return
-    if not options.search:
-        raise OptionsError("tune: expected --reward with --search, which goes by it")
-    if runs_programs(options.reward):
-        raise OptionsError(
-            "tune: expected a reward for which no program runs, as a build has none to run, found "
-            f"{options.reward!r}"
-        )
+    asked = "--search" if options.search else "--verify" if options.verify else ""
+    expected = ""
+    if options.search and not options.search < options.budget:
+        bounds = f"({options.budget:g}s), found {options.search:g}s"
+        expected = f"--search to be less than --budget {bounds}"
+    elif options.verify and options.project is False:
+        expected = "--verify without --no-project, whose file says what keeps LLVM's own answers"
+    elif asked and options.build is None:
+        expected = f"{asked} with --build, by whose commands sources are compiled again"
+    elif options.reward and not options.search:
+        expected = "--reward with --search, which goes by it"
+    elif options.reward and runs_programs(options.reward):
+        expected = f"a reward for which no program runs, found {options.reward!r}"
+    if expected:
+        raise OptionsError(f"tune: expected {expected}")
+    if asked:
+        database_of(options.build)
 
 
 def _searched(
@@ -301,7 +285,6 @@ def _verified(
 
 
 def _model(options: argparse.Namespace, found: Tuned) -> Path | None:
-    """The model that was chosen, if one was."""
     from mlgo_gym.rollout import BASELINE
 
     return None if found.choice.name == BASELINE else options.output / "model"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mlgo_gym.base import OptionsError
@@ -17,7 +15,6 @@ if TYPE_CHECKING:
     from mlgo_gym.problems import PolicyLike, Problem
 
 _LARGE: Final = 1000
-_LEAST_FREE_BYTES: Final = 1 << 26
 
 DESCRIPTION = (
     "Compile a suite plainly and under a policy, print what the linker keeps of each package, and "
@@ -53,8 +50,6 @@ def run(options: argparse.Namespace, output: Output) -> int:
         found = " and ".join(f"--{name}" for name in given) or "none"
         expected = "--policy, --model, --function or --traces"
         raise OptionsError(f"bench run: expected one of {expected}, found {found}")
-    if options.output is not None:
-        _check_space(options.output)
     with open_or_sample(options.suite) as suite:
         total = len(suite.packages) * len(suite.scored_tracks)
         with output.line() as say:
@@ -66,15 +61,6 @@ def run(options: argparse.Namespace, output: Output) -> int:
         line = shlex.join(["mlgo-gym", "bench", "submit", str(options.output)])
         output.verbatim("To make a submission of it:", f"  {line}")
     return 0
-
-
-def _check_space(output: Path) -> None:
-    """See, before the work, that the decisions will have a place."""
-    free = shutil.disk_usage(output.resolve().parent).free
-    if free < _LEAST_FREE_BYTES:
-        raise OptionsError(
-            f"--output: expected {_LEAST_FREE_BYTES:,} bytes free on its disk, found {free:,}"
-        )
 
 
 def _run(suite: Suite, options: argparse.Namespace, progress: Any) -> Submission:

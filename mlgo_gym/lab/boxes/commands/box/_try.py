@@ -43,8 +43,6 @@ def add_options(add: shared.Options) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A candidate that was tried in a box."""
-
     candidate: str
     text_bytes: int
     trial: Trial
