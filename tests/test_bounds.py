@@ -27,9 +27,9 @@ from mlgo_gym.cli import options as _options
 from mlgo_gym.corpus import _corpus
 from mlgo_gym.curation import _building
 from mlgo_gym.datasets import _episodes, _parts
-from mlgo_gym.lab.bench import _archive, _submission, _suite
+from mlgo_gym.lab.bench import _archive, _suite
 from mlgo_gym.lab.bench import _suite_runs as _run_of_bench
-from mlgo_gym.lab.boxes import _area, _box, _described
+from mlgo_gym.lab.boxes import _box, _described, _tracing
 from mlgo_gym.lab.cluster import _cluster, _ray_executor
 from mlgo_gym.lab.cluster import _ray_worker as scale_worker
 from mlgo_gym.lab.insight import _timeline
@@ -80,8 +80,8 @@ BYTES = {
     "what describes a benchmark's suite, and the best known values": _suite._MAX_JSON_BYTES,
     "a file of a suite": _suite.MAX_FILE_BYTES,
     "a suite's unpacked archive": _archive.MAX_BYTES,
-    "a submission, packed or unpacked": _submission._MAX_BYTES,
-    "the card of a submission": _submission._MAX_CARD_BYTES,
+    "a submission, packed or unpacked": _run_of_bench._MAX_BYTES,
+    "the card of a submission": _run_of_bench._MAX_CARD_BYTES,
     "a recording of tiers": _recording._LARGEST_BYTES,
     "the arrays of a recording of tiers": _recording._LARGEST_ARRAYS,
     "the description of a program in a recording of tiers, as JSON": _recording._LARGEST_ABOUT,
@@ -158,9 +158,9 @@ NUMBERS = {
     "characters of a text of a suite or of a submission's card": _suite._MAX_TEXT,
     "files of a suite's archive": _archive._MAX_FILES,
     "levels of folders in a suite's archive": _archive._MAX_LEVELS,
-    "files of a submission": _submission._MAX_FILES,
+    "files of a submission": _run_of_bench._MAX_FILES,
     "decisions on a recording": _run_of_bench._MAX_DECISIONS,
-    "functions of a program that is boxed": _area.MOST_FUNCTIONS,
+    "functions of a program that is boxed": _tracing.MOST_FUNCTIONS,
     "instructions of a boxed call that are counted": _box.MOST_STEPS,
     "decisions that `--timeline` draws": _timeline.MOST_DECISIONS,
     "files and folders of an archive of sources": sdist.MAX_MEMBERS,

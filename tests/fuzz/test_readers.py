@@ -46,7 +46,7 @@ FUZZED: Final = {
     "mlgo_gym/datasets/_header.py": "dataset",
     "mlgo_gym/datasets/_parts.py": "dataset",
     "mlgo_gym/lab/bench/_archive.py": "archive of a suite",
-    "mlgo_gym/lab/bench/_submission.py": "submission",
+    "mlgo_gym/lab/bench/_suite_runs.py": "submission",
     "mlgo_gym/lab/bench/_suite.py": "suite",
     "mlgo_gym/lab/bench/_table.py": "best known values",
     "mlgo_gym/lab/boxes/_described.py": "boxes",

@@ -1,6 +1,6 @@
 from ._archive import sample_suite as sample_suite
-from ._submission import Submission as Submission
 from ._suite import Suite as Suite
+from ._suite_runs import Submission as Submission
 from ._suite_runs import run as run
 from ._suite_runs import verify as verify
 from ._table import table as table

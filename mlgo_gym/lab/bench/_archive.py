@@ -44,7 +44,6 @@ from mlgo_gym.base import (
 )
 from mlgo_gym.cc import localize_project, project_of_corpus, read_facts
 from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus, corpus_info
-from mlgo_gym.lab.bench._submission import Submission
 from mlgo_gym.lab.bench._suite import (
     LOCAL,
     MAX_FILE_BYTES,
@@ -61,6 +60,7 @@ from mlgo_gym.lab.bench._suite import (
     sums_of,
     sums_text,
 )
+from mlgo_gym.lab.bench._suite_runs import Submission
 from mlgo_gym.lab.tiers import load_recordings
 from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, embedded_version
 from mlgo_gym.problems import PolicyLike, Problem

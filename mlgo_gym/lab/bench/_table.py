@@ -30,8 +30,8 @@ from corpus_tools.reading import Shape, brief, shaped
 from mlgo_gym import __version__
 from mlgo_gym.base import BenchmarkError, write_atomically, write_json
 from mlgo_gym.evaluation import LEVEL, RESAMPLES, new_figure, plot_label
-from mlgo_gym.lab.bench._submission import VERIFIED, Card, Submission
 from mlgo_gym.lab.bench._suite import BEST, PLAIN, Suite, json_of, of_track
+from mlgo_gym.lab.bench._suite_runs import VERIFIED, Card, Submission
 from mlgo_gym.llvm import embedded_version
 from mlgo_gym.rollout import BASELINE
 

@@ -17,12 +17,11 @@ from corpus_tools.clang import find_clang
 from corpus_tools.printable import listed
 from mlgo_gym.base import WorkloadError
 from mlgo_gym.corpus import Corpus, Module
-from mlgo_gym.lab.boxes._area import CANDIDATE, DATA, NAME, TIMER, timer_text
 from mlgo_gym.lab.boxes._box import Box, Frame
 from mlgo_gym.lab.boxes._described import LOCAL, NOP_BYTES, Described, Prepared, saved, write
 from mlgo_gym.lab.boxes._image import Image, Symbols, linked
 from mlgo_gym.lab.boxes._traced_run import Counted, Run, traced
-from mlgo_gym.lab.boxes._tracing import Tracee
+from mlgo_gym.lab.boxes._tracing import CANDIDATE, DATA, NAME, TIMER, Tracee, timer_text
 from mlgo_gym.lab.programs import (
     check_end,
     check_machine,

@@ -29,7 +29,7 @@ from corpus_tools.workloads import DESCRIPTION, Workload, load_workloads
 from mlgo_gym.base import WorkloadError, read_bounded, read_json
 from mlgo_gym.corpus import Corpus, Module
 from mlgo_gym.curation import file_name
-from mlgo_gym.lab.boxes._area import MOST_FUNCTIONS
+from mlgo_gym.lab.boxes._tracing import MOST_FUNCTIONS
 from mlgo_gym.lab.programs import Programs, wrong
 from mlgo_gym.llvm import (
     ATTRIBUTE_GROUP,

@@ -15,8 +15,8 @@ from corpus_tools.errors import CorpusToolsError
 from corpus_tools.scratch import scratch_folder
 from mlgo_gym.base import InternalError, WorkloadError
 from mlgo_gym.corpus import read_elf
-from mlgo_gym.lab.boxes._area import jump
 from mlgo_gym.lab.boxes._described import ENTRY
+from mlgo_gym.lab.boxes._tracing import jump
 
 if TYPE_CHECKING:
     import lief

@@ -15,19 +15,21 @@ from typing import Final
 
 from corpus_tools.workloads import Workload
 from mlgo_gym.base import EnvironmentSetupError, WorkloadError
-from mlgo_gym.lab.boxes._area import (
+from mlgo_gym.lab.boxes._described import NOP_BYTES
+from mlgo_gym.lab.boxes._tracing import (
     AREA,
     BYTES,
+    EXECUTED,
     FIRST_PAGE,
     GADGET,
+    Stop,
+    Tracee,
     counter,
     jump,
     stub,
     stub_at,
     stub_code,
 )
-from mlgo_gym.lab.boxes._described import NOP_BYTES
-from mlgo_gym.lab.boxes._tracing import EXECUTED, Stop, Tracee
 from mlgo_gym.lab.programs import (
     TUNABLES,
     ProgramRun,

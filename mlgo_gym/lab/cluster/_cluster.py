@@ -15,9 +15,8 @@ from typing import Any, Final, TypeVar
 
 from mlgo_gym.base import EnvironmentSetupError, OptionsError
 from mlgo_gym.corpus import ModuleFile
-from mlgo_gym.lab.cluster._ray_executor import RayExecutor, Room
+from mlgo_gym.lab.cluster._ray_executor import NodeWork, RayExecutor, Room
 from mlgo_gym.lab.cluster._ray_worker import facts, lack_of_space
-from mlgo_gym.lab.cluster._tally import NodeWork
 from mlgo_gym.llvm import Executor, State
 
 OK: Final = "ok"

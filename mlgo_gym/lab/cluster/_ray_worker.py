@@ -33,7 +33,6 @@ from mlgo_gym.base import (
 )
 from mlgo_gym.corpus import Module, ModuleFile
 from mlgo_gym.lab.cluster._columns import Column, column, values_of
-from mlgo_gym.lab.cluster._tally import BatchReport
 from mlgo_gym.llvm import Counts, Ended, Made, State, counted, watching
 
 FREE_BYTES: Final = 1 << 28
@@ -140,6 +139,18 @@ def answers(files: Sequence[tuple[Any, ...]] = ()) -> dict[str, Any]:
         "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         "seen": seen,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """The report of a batch: its seconds, and the compilations meanwhile.
+
+    Compilations are described where somebody watches.
+    """
+
+    seconds: float
+    counts: Counts
+    ended: tuple[Ended, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,28 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlgo_gym.lab.tiers._assembly import (
-    ANSWERED,
-    ASKED,
-    AT_BOUNDARY,
-    AT_EXIT,
-    BACK,
-    BACK_EDGE,
-    CALL,
-    CELL,
-    COUNTDOWN,
-    ENDED,
-    ENTRY,
-    FAILED,
-    GUARD,
-    LOOP,
-    PLACES,
-    ROW,
-    ROWS,
-    SLOW,
-    SPENT,
-    STUB,
-)
+from mlgo_gym.lab.tiers import _assembly as stubs
 from mlgo_gym.lab.tiers._jit import Jit, begin, prepared
 from mlgo_gym.lab.tiers._recording import (
     ENTERED,
@@ -93,7 +72,7 @@ class _Run:
         self._at_exit: list[int] = []
         self._costs: list[tuple[int, int, float]] = []
         self._wrong: str | None = None
-        self._powers = [[0] * (GUARD + len(VERSIONS) - SPECIAL) for _ in range(self._count)]
+        self._powers = [[0] * (stubs.GUARD + len(VERSIONS) - SPECIAL) for _ in range(self._count)]
         jit.special = {int(f): (place, values) for f, place, values in job.get("special", ())}
         for function, block in job.get("kept", ()):
             jit.kept.setdefault(function, []).append(block)
@@ -107,16 +86,24 @@ class _Run:
         self._next = 0
         self._marks: list[list[int]] = job.get("marks", [])
         self._spent: list[tuple[int, int, int]] = []
-        values = (ctypes.c_int64 * (ROW // 8 * self._count)).from_address(jit.base + ROWS)
-        self._rows = np.ctypeslib.as_array(values).reshape(self._count, ROW // 8)
+        values = (ctypes.c_int64 * (stubs.ROW // 8 * self._count)).from_address(
+            jit.base + stubs.ROWS
+        )
+        self._rows = np.ctypeslib.as_array(values).reshape(self._count, stubs.ROW // 8)
 
     def start(self, arguments: list[str]) -> None:
         """Run ``main``, and answer its thread; ends the process as the program does."""
         for number in range(self._count):
-            for place in (COUNTDOWN, BACK):
-                self._put(ROWS + ROW * number + place, 1)
-            self._put(ROWS + ROW * number + FAILED, 1 if self._jit.has_events else _NEVER)
-            self._put(ROWS + ROW * number + SLOW, self._jit.stub(number) + STUB // 2)
+            for place in (stubs.COUNTDOWN, stubs.BACK):
+                self._put(stubs.ROWS + stubs.ROW * number + place, 1)
+            self._put(
+                stubs.ROWS + stubs.ROW * number + stubs.FAILED,
+                1 if self._jit.has_events else _NEVER,
+            )
+            self._put(
+                stubs.ROWS + stubs.ROW * number + stubs.SLOW,
+                self._jit.stub(number) + stubs.STUB // 2,
+            )
         if self._jit.is_counting:
             self._set("SHADOW", self._jit.memory(_SHADOW_BYTES))
             self._set("OWNER", self._jit.memory(8))
@@ -132,7 +119,9 @@ class _Run:
         self._set("ARGV", ctypes.addressof(argv))
         for name, function in (("POST", self._libc.sem_post), ("WAIT", self._libc.sem_wait)):
             self._set(name, ctypes.cast(function, ctypes.c_void_p).value or 0)
-        asked, answered = (ctypes.c_void_p(self._jit.base + each) for each in (ASKED, ANSWERED))
+        asked, answered = (
+            ctypes.c_void_p(self._jit.base + each) for each in (stubs.ASKED, stubs.ANSWERED)
+        )
         for each in (asked, answered):
             self._libc.sem_init(each, 0, 0)
         self._clock = time.pthread_getcpuclockid(self._thread())
@@ -154,31 +143,31 @@ class _Run:
         return thread.value
 
     def _answer(self, kind: int, function: int) -> None:
-        if kind == ENDED:
+        if kind == stubs.ENDED:
             self._end()
-        elif kind == AT_EXIT:
+        elif kind == stubs.AT_EXIT:
             self._at_exit.append(function)
-        elif kind == AT_BOUNDARY:
+        elif kind == stubs.AT_BOUNDARY:
             self._on_boundary(function)
         else:
-            guess = self._version[function] - SPECIAL if kind == GUARD else 0
+            guess = self._version[function] - SPECIAL if kind == stubs.GUARD else 0
             self._on_event(function, kind + guess)
 
     def _put(self, place: int, value: int) -> None:
         ctypes.c_int64.from_address(self._jit.base + place).value = value
 
     def _set(self, name: str, value: int) -> None:
-        self._put(PLACES[name], value)
+        self._put(stubs.PLACES[name], value)
 
     def _get(self, name: str) -> int:
-        return int(ctypes.c_int64.from_address(self._jit.base + PLACES[name]).value)
+        return int(ctypes.c_int64.from_address(self._jit.base + stubs.PLACES[name]).value)
 
     def _on_event(self, function: int, kind: int) -> None:
         """A count of a function has reached a power of two."""
         power = self._powers[function][kind]
         self._powers[function][kind] += 1
-        place = {CALL: COUNTDOWN, BACK_EDGE: BACK}.get(kind, FAILED)
-        self._put(ROWS + ROW * function + place, 1 << power)
+        place = {stubs.CALL: stubs.COUNTDOWN, stubs.BACK_EDGE: stubs.BACK}.get(kind, stubs.FAILED)
+        self._put(stubs.ROWS + stubs.ROW * function + place, 1 << power)
         if len(self._events) >= MOST_EVENTS:
             raise OverflowError(f"expected at most {MOST_EVENTS} events, found more")
         if self._jit.is_counting:
@@ -186,7 +175,7 @@ class _Run:
             call = self._get("CALLS") + (not kind)
             self._events.append(Event(function, kind, power, call, self._loop(function, kind)))
             self._spend(len(self._events) - 1)
-        if self._jit.watch and (kind, power) == (CALL, PROFILED):
+        if self._jit.watch and (kind, power) == (stubs.CALL, PROFILED):
             self._jit.watch.profiled(function)
         self._decide(function, kind, power)
 
@@ -198,14 +187,14 @@ class _Run:
         if answer == ENTERED:
             self._switch(function, RESTED)
             rest = self._timed(function, RESTS + self._loop(function, kind))
-            self._put(ROWS + ROW * function + ENTRY, rest)
+            self._put(stubs.ROWS + stubs.ROW * function + stubs.ENTRY, rest)
         elif answer is not None:
             self._switch(function, answer)
 
     def _loop(self, function: int, kind: int) -> int:
         """The number of the block that a jump back goes to, -1 where nothing begins there."""
-        place = self._jit.base + ROWS + ROW * function + LOOP
-        return int(ctypes.c_int64.from_address(place).value) if kind == BACK_EDGE else -1
+        place = self._jit.base + stubs.ROWS + stubs.ROW * function + stubs.LOOP
+        return int(ctypes.c_int64.from_address(place).value) if kind == stubs.BACK_EDGE else -1
 
     def _spend(self, interval: int) -> None:
         """Note what each function has executed since the event before."""
@@ -213,7 +202,7 @@ class _Run:
         for name in ("ACTIVE", "OWNER"):
             ctypes.c_int64.from_address(self._get(name)).value += owed
         self._set("LAST", self._get("TOTAL"))
-        spent = self._rows[:, SPENT // 8]
+        spent = self._rows[:, stubs.SPENT // 8]
         self._spent += ((interval, int(i), int(spent[i])) for i in np.flatnonzero(spent))
         spent[:] = 0
 
@@ -232,10 +221,10 @@ class _Run:
         self._set("BOUNDARY", _NEVER if is_last else self._marks[self._next][0] - call)
 
     def _switch(self, function: int, version: int) -> None:
-        self._put(ROWS + ROW * function + CELL, self._timed(function, version))
+        self._put(stubs.ROWS + stubs.ROW * function + stubs.CELL, self._timed(function, version))
         self._version[function] = version
         if version >= SPECIAL and self._jit.has_events:
-            self._put(ROWS + ROW * function + FAILED, 1)
+            self._put(stubs.ROWS + stubs.ROW * function + stubs.FAILED, 1)
 
     def _timed(self, function: int, version: int) -> int:
         """The address of a function's code; what it took is a cost."""

@@ -35,11 +35,12 @@ from mlgo_gym.lab.tiers._recording import (
     RESTS,
     SPECIAL,
 )
-from mlgo_gym.lab.tiers._rest import Framed, Guard
-from mlgo_gym.lab.tiers._special import (
+from mlgo_gym.lab.tiers._rest import (
     LOG_WORDS,
     ROW_WORDS,
     WATCHER,
+    Framed,
+    Guard,
     specialised,
     watched,
     watched_arguments,

@@ -16,8 +16,7 @@ import pytest
 from mlgo_gym import InliningForSize
 from mlgo_gym.errors import BenchmarkError
 from mlgo_gym.lab.bench import Submission, Suite, run, sample_suite, verify
-from mlgo_gym.lab.bench._submission import CARD_FILE, Card
-from mlgo_gym.lab.bench._suite_runs import _inflated
+from mlgo_gym.lab.bench._suite_runs import CARD_FILE, Card, _inflated
 from mlgo_gym.lab.bench._table import page, table
 from mlgo_gym.rollout import BASELINE, Trace
 

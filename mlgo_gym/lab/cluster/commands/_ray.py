@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mlgo_gym.cli.options import Options
     from mlgo_gym.corpus import ModuleFile
     from mlgo_gym.lab.cluster._cluster import NodeReport
-    from mlgo_gym.lab.cluster._tally import NodeWork
+    from mlgo_gym.lab.cluster._ray_executor import NodeWork
 
 
 class RayExtension(Extension):
@@ -92,7 +92,7 @@ def _cluster(options: argparse.Namespace, output: Output) -> Iterator[None]:
 def _all(found: Sequence[NodeWork]) -> str:
     """Describe the work of all nodes in one line.
 
-    >>> from mlgo_gym.lab.cluster._tally import NodeWork
+    >>> from mlgo_gym.lab.cluster._ray_executor import NodeWork
     >>> _all([NodeWork("a", decisions=999), NodeWork("b", decisions=1)])
     '2 nodes, 1,000 decisions'
     """
@@ -103,7 +103,7 @@ def _all(found: Sequence[NodeWork]) -> str:
 def _described(work: NodeWork) -> str:
     """Describe the work of one node.
 
-    >>> from mlgo_gym.lab.cluster._tally import NodeWork
+    >>> from mlgo_gym.lab.cluster._ray_executor import NodeWork
     >>> _described(NodeWork("a", workers=1, items=9, failures=1, compilations=18, decisions=1200))
     '9 items (1 failed) by 1 worker in 0.0 s, 18 compilations, 1,200 decisions'
     """

@@ -86,14 +86,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
 def _tuned(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cc import build_commands
     from mlgo_gym.lab.tuning._tune import Tuning
-    from mlgo_gym.lab.tuning.commands._show_tuned import (
-        built,
-        page,
-        parts_grid,
-        targets_grid,
-        times,
-        verified_grid,
-    )
+    from mlgo_gym.lab.tuning.commands import _show_tuned as shown
 
     project = _project(options, output)
     warnings: list[str] = list(project.failures)
@@ -130,16 +123,16 @@ def _tuned(options: argparse.Namespace, output: Output) -> int:
     )
     how = [
         shlex.join(["mlgo-gym", *sys.argv[1:]]),
-        f"Time: {times(found)}.",
+        f"Time: {shown.times(found)}.",
         f"Trainer: {', '.join(tuning.trainer())}.",
     ]
     report = options.output / _REPORT
     with output.keeping(), writing(report) as file:
-        file.write(page(found, f"Tuned to {_name(options)}", how, commands, warnings))
-    output.print(parts_grid(found), targets_grid(found), found.choice.why)
+        file.write(shown.page(found, f"Tuned to {_name(options)}", how, commands, warnings))
+    output.print(shown.parts_grid(found), shown.targets_grid(found), found.choice.why)
     if found.verified:
-        output.print(verified_grid(found))
-    output.print(f"Chosen: {found.choice.name}", built(found))
+        output.print(shown.verified_grid(found))
+    output.print(f"Chosen: {found.choice.name}", shown.built(found))
     output.verbatim(f"Report: {report}", "To build with it:", *(f"  {each}" for each in commands))
     output.json(
         found.to_json()

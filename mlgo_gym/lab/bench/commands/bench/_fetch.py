@@ -29,35 +29,29 @@ def add_options(add: shared.Options) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    from mlgo_gym.lab.bench import (
-        MAX_BYTES,
-        Suite,
-        build_sources,
-        check_differing,
-        make_suite,
-        suite_named,
-        unpack,
-    )
+    from mlgo_gym.lab import bench
 
-    suite = suite_named(options.suite)
+    suite = bench.suite_named(options.suite)
     archive = options.archive or suite.shipped_archive
     if isinstance(archive, Path):
-        found = unpack(archive, options.output, suite)
+        found = bench.unpack(archive, options.output, suite)
     elif archive is not None:
         with scratch_folder() as scratch:
             copy = scratch / "archive"
             try:
-                copy_file(archive, copy, MAX_BYTES)
+                copy_file(archive, copy, bench.MAX_BYTES)
             except OSError as error:
                 raise BenchmarkError(f"{archive}: {error.strerror}") from error
-            found = unpack(copy, options.output, suite, archive)
+            found = bench.unpack(copy, options.output, suite, archive)
     else:
         with scratch_folder() as scratch:
             with output.line() as say:
-                sources = build_sources(suite, scratch, options.clang, options.jobs, say)
-                other = make_suite(suite, sources, options.output, jobs=options.jobs, progress=say)
-            check_differing(suite, other)
-        found = Suite.open(options.output)
+                sources = bench.build_sources(suite, scratch, options.clang, options.jobs, say)
+                other = bench.make_suite(
+                    suite, sources, options.output, jobs=options.jobs, progress=say
+                )
+            bench.check_differing(suite, other)
+        found = bench.Suite.open(options.output)
     output.print(f"{found.name}: {len(found.sums)} files, as the suite names them")
     output.json({"suite": found.name, "sha256": found.sha256, "files": len(found.sums)})
     return 0

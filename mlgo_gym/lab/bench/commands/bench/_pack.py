@@ -26,28 +26,20 @@ def add_options(add: shared.Options) -> None:
 
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.base import write_atomically
-    from mlgo_gym.lab.bench import (
-        Suite,
-        check_differing,
-        make_suite,
-        pack,
-        sources_in,
-        suite_named,
-        sums_text,
-    )
+    from mlgo_gym.lab import bench
 
-    suite = suite_named(options.suite)
+    suite = bench.suite_named(options.suite)
     with scratch_folder() as scratch:
         folder = scratch / suite.name
-        sources = sources_in(suite, options.source)
+        sources = bench.sources_in(suite, options.source)
         with output.line() as say:
-            other = make_suite(suite, sources, folder, jobs=options.jobs, progress=say)
+            other = bench.make_suite(suite, sources, folder, jobs=options.jobs, progress=say)
         if options.hashes is None:
-            check_differing(suite, other)
-        made = Suite.open(folder, is_new=options.hashes is not None)
-        pack(made, options.output)
+            bench.check_differing(suite, other)
+        made = bench.Suite.open(folder, is_new=options.hashes is not None)
+        bench.pack(made, options.output)
         if options.hashes is not None:
-            write_atomically(options.hashes, sums_text(made.sums).encode())
+            write_atomically(options.hashes, bench.sums_text(made.sums).encode())
     size = options.output.stat().st_size
     output.print(f"{made.name}: {len(made.sums)} files, {size:,} bytes")
     output.json({"suite": made.name, "sha256": made.sha256, "files": len(made.sums), "bytes": size})

@@ -24,23 +24,16 @@ def add_options(add: shared.Options) -> None:
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cli import narrow_table, save_figure
     from mlgo_gym.evaluation import can_plot
-    from mlgo_gym.lab.bench import (
-        known_best,
-        open_or_sample,
-        table,
-        table_json,
-        verified_submissions,
-        write_table,
-    )
+    from mlgo_gym.lab import bench
 
     if options.output is not None:
         make_folder(options.output)
-    with open_or_sample(options.suite) as suite:
-        found, left = verified_submissions(options.submissions, suite)
+    with bench.open_or_sample(options.suite) as suite:
+        found, left = bench.verified_submissions(options.submissions, suite)
         for path, why in left.items():
             output.warn(f"{path}: left out: {why}")
-        known = known_best(options.best) if options.best is not None else None
-        made = table(suite, [each.card for each in found.values()], known)
+        known = bench.known_best(options.best) if options.best is not None else None
+        made = bench.table(suite, [each.card for each in found.values()], known)
     (track, *_) = made.rows[0].score
     measure = suite.measures[0]
     shown = narrow_table(("name", "seeds", "score", f"{measure}, %"), right=("seeds",))
@@ -49,10 +42,10 @@ def run(options: argparse.Namespace, output: Output) -> int:
         shown.add_row(row.card.name, str(len(row.card.seeds)), row.score[track].text(1, 0), change)
     output.print(shown)
     if options.output is not None:
-        write_table(made, options.output)
+        bench.write_table(made, options.output)
         if can_plot():
             from mlgo_gym.lab.bench import profile_figure
 
             save_figure(options.output / "profile.png", profile_figure(made))
-    output.json(table_json(made))
+    output.json(bench.table_json(made))
     return 0

@@ -38,25 +38,18 @@ def add_options(add: shared.Options) -> None:
 
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cli import narrow_table
-    from mlgo_gym.lab.tiers import (
-        SAMPLE_RECORDING,
-        Replay,
-        load_recordings,
-        oracle_s,
-        played,
-        schedule_named,
-    )
+    from mlgo_gym.lab import tiers
 
     names = list(dict.fromkeys(options.policy or POLICIES))
-    policies = {name: schedule_named(name, options.seed) for name in names}
-    recordings = load_recordings(options.recordings or SAMPLE_RECORDING)
+    policies = {name: tiers.schedule_named(name, options.seed) for name in names}
+    recordings = tiers.load_recordings(options.recordings or tiers.SAMPLE_RECORDING)
     table = narrow_table(("% above the best", *names, "best s"), right=(*names, "best s"))
     records: list[dict[str, Any]] = []
     for program, recording in output.track(recordings.items(), "replaying", len(recordings)):
-        replay = Replay(recording, options.threads)
-        best = oracle_s(recording, waits=not options.threads)
+        replay = tiers.Replay(recording, options.threads)
+        best = tiers.oracle_s(recording, waits=not options.threads)
         seconds = {
-            name: played(recording, policy, replay=replay).total_s
+            name: tiers.played(recording, policy, replay=replay).total_s
             for name, policy in policies.items()
         }
         cells = [f"{100 * (each / best - 1):,.0f}" for each in seconds.values()]
