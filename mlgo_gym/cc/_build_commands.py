@@ -154,9 +154,6 @@ def _write_settings(path: Path, build: Path, entries: Iterable[tuple[str, str, s
     """Write a script for ``cmake -C`` by which another folder has the settings of a build.
 
     Left out are the compiler and its tools, what was not found, and places in the build's folder.
-
-    Raises:
-        OptionsError: it cannot be written.
     """
     kept = [
         (name, kind, _EMBEDDING.sub("", value).strip())

@@ -186,10 +186,6 @@ def _read_build(path: Path) -> tuple[dict[str, BinaryFile], dict[str, LeftOut]]:
 def compare_builds(before: Path, after: Path) -> BuildComparison:
     """Compare the files of one name, and the functions in them.
 
-    Raises:
-        InputError: a build cannot be read, or has no ELF files; they have no file of one name, or
-            one that is an object in one of them and linked in the other.
-
     >>> import sys
     >>> python = Path(sys.executable)
     >>> [change.difference for change in compare_builds(python, python).linked]
@@ -263,11 +259,7 @@ class KeptObjects:
 
 
 def read_kept_log(path: Path) -> list[KeptObjects]:
-    """Count the kept objects by whose they are; an object made twice counts as the last time.
-
-    Raises:
-        InputError: the file cannot be read, or a line is no line of such a log.
-    """
+    """Count the kept objects by whose they are; an object made twice counts as the last time."""
     name = f"log of what was kept {str(path)!r}"
     try:
         lines = read_bounded(path, MAX_LOG_BYTES).decode("utf-8", "surrogateescape").split("\n")

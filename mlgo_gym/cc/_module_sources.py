@@ -135,11 +135,7 @@ class Sources:
 
     @cached_property
     def _environment(self) -> list[str | None]:
-        """The rest that decides code: clang itself, and where it looks for headers.
-
-        Raises:
-            EnvironmentSetupError: clang does not say which it is.
-        """
+        """The rest that decides code: clang itself, and where it looks for headers."""
         command = [self._programs[0], "--version"]
         try:
             said = run(command, encoding="utf-8", timeout=_VERSION_DEADLINE_S).stdout

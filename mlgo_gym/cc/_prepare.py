@@ -127,11 +127,7 @@ def _environment() -> dict[str, str]:
 
 
 def c_compilers() -> list[str]:
-    """The paths of those on PATH, at least one.
-
-    Raises:
-        EnvironmentSetupError: there is none.
-    """
+    """The paths of those on PATH, at least one."""
     # For this machine; the clang that is named may be for another.
     names = (*CANDIDATES, "cc", os.environ.get("MLGO_CLANG"))
     found = [path for name in names if name and (path := shutil.which(name))]

@@ -160,11 +160,7 @@ def object_facts(facts: Iterable[TargetFacts]) -> dict[str, ObjectFacts]:
 
 
 def project_text(facts: Iterable[TargetFacts]) -> str:
-    """Return the text of a project file.
-
-    Raises:
-        OptionsError: a name holds a line break, which the file cannot have.
-    """
+    """Return the text of a project file."""
     lines = [FIRST_LINE, *(line for each in facts for line in _lines(each)), LAST_LINE]
     for line in lines:
         if "\n" in line:
@@ -262,11 +258,7 @@ def symbols_of(
 
 
 def other_names(objects: Iterable[str]) -> Iterator[str]:
-    """Yield the names of symbols in objects without bitcode. Missing objects are skipped.
-
-    Raises:
-        OptionsError: one that is there cannot be read, or is no ELF object.
-    """
+    """Yield the names of symbols in objects without bitcode. Missing objects are skipped."""
     for path in objects:
         if not Path(path).exists():
             continue

@@ -125,12 +125,7 @@ def open_build(
 
 
 def build_of(database: Path, corpus: Corpus) -> Build:
-    """The build whose modules `open_build` has made a corpus of before, which was kept.
-
-    Raises:
-        OptionsError: it is no ``compile_commands.json``.
-        EnvironmentSetupError: ``mlgo-cc`` is not installed.
-    """
+    """The build whose modules `open_build` has made a corpus of before, which was kept."""
     try:
         listed = list_commands(database)
     except CorpusToolsError as error:
@@ -143,11 +138,7 @@ def _by_name(listed: Iterable[BuildCommand | Outcome]) -> dict[str, BuildCommand
 
 
 def driver_programs() -> tuple[str, str]:
-    """Return where ``mlgo-cc`` and ``mlgo-c++`` are.
-
-    Raises:
-        EnvironmentSetupError: they are not installed.
-    """
+    """Return where ``mlgo-cc`` and ``mlgo-c++`` are."""
     folders = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     found = [shutil.which(name, path=folders) for name in _PROGRAMS]
     c, cxx = found
@@ -206,11 +197,7 @@ def _said(error: CompileError) -> str:
 
 
 def _key(build: Build, name: str, timeout_s: float) -> str:
-    """Return the key of a module's line, by which a build finds it.
-
-    Raises:
-        CompileError: nothing does, or the build's own command line is not known by the same.
-    """
+    """Return the key of a module's line, by which a build finds it."""
     if name in build.keys:
         return build.keys[name]
     command, options = build.commands[name], ["--mlgo-strict=1", "--mlgo-traces-key"]

@@ -474,11 +474,7 @@ def sums_text(sums: Mapping[str, str]) -> str:
 
 
 def read_sums(path: Path) -> dict[str, str]:
-    """Read what `sums_text` has written.
-
-    Raises:
-        BenchmarkError: it cannot be read, or a line is none.
-    """
+    """Read what `sums_text` has written."""
     try:
         text = read_bounded(path, _MAX_SUMS_BYTES).decode()
     except (OSError, UnicodeDecodeError) as error:
@@ -494,11 +490,7 @@ def read_sums(path: Path) -> dict[str, str]:
 
 
 def checked(value: Any, shape: dict[str, Shape], version: int, where: str) -> dict[str, Any]:
-    """The fields of a JSON object of a version, whose texts are lines that can be shown.
-
-    Raises:
-        BenchmarkError: it is no object, is of another version, or has another shape.
-    """
+    """The fields of a JSON object of a version, whose texts are lines that can be shown."""
     if not isinstance(value, dict) or value.get("version") != version:
         found = brief(value.get("version") if isinstance(value, dict) else value)
         raise BenchmarkError(f"{where}: version: expected {version}, found {found}")
@@ -513,11 +505,7 @@ def checked(value: Any, shape: dict[str, Shape], version: int, where: str) -> di
 
 
 def check_line(text: str, where: str) -> None:
-    """See that a text is one line that can be shown.
-
-    Raises:
-        BenchmarkError: it is long, or has control characters or halves of characters.
-    """
+    """See that a text is one line that can be shown."""
     if len(text) > _MAX_TEXT or not text.isprintable():
         expected = f"expected at most {_MAX_TEXT:,} printable characters"
         raise BenchmarkError(f"{where}: {expected}, found {brief(text)}")

@@ -114,11 +114,7 @@ class Card:
 
     @classmethod
     def from_json(cls, value: Any, where: str) -> Self:
-        """Check what was read from a file.
-
-        Raises:
-            BenchmarkError: it is no card; the message says what was expected and found.
-        """
+        """Check what was read from a file."""
         found = checked(value, _SHAPE, _VERSION, where)
         _check_url(found["url"], where)
         if found["name"]:
@@ -136,11 +132,7 @@ class Card:
         return {"version": _VERSION, **asdict(self)}
 
     def check(self, suite: Suite) -> None:
-        """See that it is of this suite and this LLVM, and that nothing is missing or added.
-
-        Raises:
-            BenchmarkError: it is not.
-        """
+        """See that it is of this suite and this LLVM, and that nothing is missing or added."""
         where = f"submission {self.name or '?'}"
         for what, expected, found in (
             ("suite", suite.name, self.suite),
@@ -319,9 +311,6 @@ def outcomes(
         problem: the suite's, with the settings that the policies need.
         tracks: which; all by default.
         jobs: how many workers compile at once.
-
-    Raises:
-        BenchmarkError: a module cannot be compiled, under a policy or without.
     """
     kind = suite.traits
     if kind.values is None:

@@ -293,9 +293,6 @@ def write(described: Described, folder: Path, compiler: Compiler) -> None:
         described: the program.
         folder: what is written; it appears whole or not at all.
         compiler: makes bitcode of its functions.
-
-    Raises:
-        OutputError: something else than a corpus is there, or nothing can be written.
     """
     functions = dict.fromkeys(name for name, _, _ in described.wanted)
     modules = {name: file_name(name) for name in functions}
@@ -351,12 +348,7 @@ def _table(workload: Workload) -> str:
 
 
 def saved(folder: Path) -> Described:
-    """A program that was saved with boxes.
-
-    Raises:
-        WorkloadError: it cannot be read, or is no whole folder of this version.
-        CorpusError: it has no modules.
-    """
+    """A program that was saved with boxes."""
     corpus = Corpus.load(folder)
     own = folder / WORKLOADS
     try:

@@ -157,9 +157,6 @@ def linked(
         clang: what links it.
         address: where its code goes.
         symbols: of the program, which has chosen functions.
-
-    Raises:
-        WorkloadError: it needs something that the program does not have.
     """
     elf = _elf(made)
     needed = {str(each.name) for each in elf.symtab_symbols if not each.shndx and each.name}

@@ -73,11 +73,7 @@ class Run:
         self._is_late = False
 
     def go_on(self, number: int = 0) -> Stop:
-        """Go on to the next stop that is not a signal of the program's own.
-
-        Raises:
-            WorkloadError: it has made a thread or a process, or runs too long.
-        """
+        """Go on to the next stop that is not a signal of the program's own."""
         with self.limited():
             stop = self.process.run(number)
             while stop.signal and stop.signal != signal.SIGTRAP:
@@ -203,12 +199,7 @@ def _pin(pid: int) -> None:
 
 @contextmanager
 def traced(workload: Workload, path: Path) -> Iterator[Run]:
-    """A run of a program that has come to its first instruction; it ends with the context.
-
-    Raises:
-        EnvironmentSetupError: the system lets no process be traced.
-        WorkloadError: there is no place for what is mapped beside the program.
-    """
+    """A run of a program that has come to its first instruction; it ends with the context."""
     waits, opens = os.pipe()
     with ExitStack() as stack:
         stack.callback(os.close, waits)

@@ -121,11 +121,7 @@ class Tracee:
 
     @classmethod
     def attach(cls, pid: int) -> None:
-        """Trace a process, which goes on: the next `wait` is for what it does.
-
-        Raises:
-            OSError: the system does not let it.
-        """
+        """Trace a process, which goes on: the next `wait` is for what it does."""
         _ptrace(_SEIZE, pid, 0, _OPTIONS)
 
     @staticmethod
@@ -257,11 +253,7 @@ class Tracee:
         self.registers = before.copy(rip=gadget, rax=number, orig_rax=_NO_SYSCALL, **values)
 
     def fork(self, gadget: int) -> Tracee:
-        """A copy of the process, a child of its parent, which is stopped in the same place.
-
-        Raises:
-            OSError: there is none.
-        """
+        """A copy of the process, a child of its parent, which is stopped in the same place."""
         before = self.registers
         self._prepare_call(before, gadget, _CLONE, _CLONE_PARENT_SIGCHLD)
         stop = self.step()

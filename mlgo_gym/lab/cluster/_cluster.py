@@ -63,9 +63,6 @@ def ask_nodes(ray: Any, files: Sequence[ModuleFile]) -> list[NodeReport]:
     Args:
         ray: the module, connected.
         files: modules, of which each node says how many it sees.
-
-    Raises:
-        EnvironmentSetupError: LLVM cannot be loaded here.
     """
     from ray.util.scheduling_strategies import (  # noqa: PLC0415 - slow, and of an extra
         NodeAffinitySchedulingStrategy,

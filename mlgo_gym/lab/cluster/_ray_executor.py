@@ -176,11 +176,7 @@ class Room:
         self._holder: RayExecutor[Any] | None = None
 
     def take(self, holder: RayExecutor[Any]) -> None:
-        """Have the room; whoever had it, and is between two runs, starts workers anew for its next.
-
-        Raises:
-            UsageError: a run of another is under way.
-        """
+        """Have the room; whoever had it between two runs starts workers anew for its next."""
         if self._holder is not None and self._holder is not holder:
             self._holder.leave()
         self._holder = holder
@@ -257,11 +253,7 @@ class RayExecutor(Executor[_State]):
             self._is_running = False
 
     def leave(self) -> None:
-        """End the workers, so that others have room.
-
-        Raises:
-            UsageError: a run is under way.
-        """
+        """End the workers, so that others have room."""
         if self._is_running:
             raise UsageError("ray: expected one run at a time, found another that is under way")
         self._kill()

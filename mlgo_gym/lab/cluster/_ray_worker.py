@@ -53,13 +53,7 @@ class Stored:
 
 
 def facts() -> dict[str, str]:
-    """Return the facts that must be equal everywhere for results to be compared.
-
-    Raises:
-        EnvironmentSetupError: LLVM cannot be loaded.
-        ImportError: the same.
-        OSError: the same.
-    """
+    """Return the facts that must be equal everywhere for results to be compared."""
     # In this process: that of a worker would be the same, and to start one takes a second.
     from mlgo_gym.llvm import embedded_version  # noqa: PLC0415 - loads LLVM
 
@@ -219,11 +213,7 @@ def _untold(_: Any, item: Any) -> NoReturn:
 
 
 def _received(work: Any) -> Any:
-    """Handle an item.
-
-    Raises:
-        EnvironmentSetupError: it cannot be loaded on this node.
-    """
+    """Handle an item."""
     import ray  # noqa: PLC0415 (it is there where this runs)
 
     try:

@@ -40,11 +40,7 @@ class OtherDecision:
 
     @property
     def shown(self) -> PlacedDecision:
-        """The decision itself, as the second policy was asked, or else the first.
-
-        Raises:
-            InternalError: neither was asked.
-        """
+        """The decision itself, as the second policy was asked, or else the first."""
         found = self.after or self.before
         if found is None:
             raise InternalError("decision: expected one that a policy was asked for, found none")

@@ -334,10 +334,6 @@ def executed_programs(
         corpora: packages that have workloads.
         policies: by name.
         setting: how modules are compiled.
-
-    Raises:
-        WorkloadError: a program does something else than it must.
-        EnvironmentSetupError: valgrind is missing.
     """
     for package, corpus in corpora.items():
         made_of = partial(Programs, corpus, opt_level=setting.opt_level, jobs=setting.jobs)

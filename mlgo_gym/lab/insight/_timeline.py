@@ -30,9 +30,6 @@ class Timeline:
 
     Attributes:
         left_out: how many decisions are not in it, since there were too many.
-
-    Raises:
-        EnvironmentSetupError: the extra ``timeline`` is missing.
     """
 
     def __init__(self, file: BinaryIO) -> None:

@@ -59,12 +59,7 @@ class Reach(Runs):
         self._alone = threading.Lock()
 
     def workloads_of(self, module: str) -> tuple[Workload, ...]:
-        """The workloads whose programs execute a function of a module.
-
-        Raises:
-            ModuleError: there is none.
-            WorkloadError: a program cannot be linked, or does something else than it must.
-        """
+        """The workloads whose programs execute a function of a module."""
         workloads = self.programs.workloads
         known = [each for name, each in workloads.items() if module in self.programs.modules(name)]
         if not known:

@@ -275,12 +275,7 @@ def check_tools(names: Iterable[str]) -> None:
 
 
 def count(workload: Workload, program: Program, options: tuple[str, ...]) -> dict[str, int]:
-    """Return cachegrind's counts of one run, by name.
-
-    Raises:
-        WorkloadError: it did something else than it must.
-        EnvironmentSetupError: valgrind is missing.
-    """
+    """Return cachegrind's counts of one run, by name."""
     log = run_program(workload, program.path, way_of(options)).log
     return _counts(log.decode(errors="replace"))
 
@@ -289,23 +284,14 @@ _known_counts: Final = lru_cache(maxsize=1 << 12)(count)
 
 
 def executed_functions(workload: Workload, program: Program) -> frozenset[str]:
-    """The names of the functions that a program executes, as its symbol table has them.
-
-    Raises:
-        WorkloadError: it did something else than it must.
-        EnvironmentSetupError: valgrind is missing.
-    """
+    """The names of the functions that a program executes, as its symbol table has them."""
     way = way_of(("--cache-sim=no", "--demangle=no"), counts=COUNTS_LOGGED, log="2")
     log = run_program(workload, program.path, way).log
     return frozenset(_FUNCTION.findall(log.decode(errors="replace")))
 
 
 def valgrind_tool(name: str = "cachegrind") -> Path:
-    """A tool that counts, which is part of valgrind.
-
-    Raises:
-        EnvironmentSetupError: it is not there.
-    """
+    """A tool that counts, which is part of valgrind."""
     tool = f"{name}-{_ARCHITECTURES.get(platform.machine(), platform.machine())}-linux"
     if found := shutil.which("valgrind"):
         folders = [Path(found).resolve().parent.parent / each for each in _FOLDERS]

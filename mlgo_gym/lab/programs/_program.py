@@ -79,11 +79,7 @@ def find_workloads(
 
 
 def linked_modules(workload: Workload, corpus: Corpus) -> tuple[str, ...]:
-    """The modules of a corpus that a workload's program is linked of, in the corpus's order.
-
-    Raises:
-        WorkloadError: there is none that it names.
-    """
+    """The modules of a corpus that a workload's program is linked of, in the corpus's order."""
     try:
         return workload.modules_of(corpus)
     except CorpusToolsError as error:
@@ -91,12 +87,7 @@ def linked_modules(workload: Workload, corpus: Corpus) -> tuple[str, ...]:
 
 
 def inputs_sha256(corpus: Corpus) -> str:
-    """The hash of what a corpus's programs are made of and given, in hexadecimal digits.
-
-    Raises:
-        WorkloadError: a workload cannot be used.
-        ModuleError: a module of one cannot be read.
-    """
+    """The hash of what a corpus's programs are made of and given, in hexadecimal digits."""
     linked = [linked_modules(each, corpus) for each in find_workloads(corpus).values()]
     made = digests_of(corpus.folder / WORKLOADS)
     for name in itertools.chain.from_iterable(linked):

@@ -143,12 +143,7 @@ def _scores(
 def linked_programs(
     corpus: Corpus, policies: Mapping[str, PolicyLike], setting: Setting, workload: str
 ) -> Iterator[tuple[Workload, dict[str, Program]]]:
-    """A workload, and its programs by policy, `BASELINE` first; they go at the end.
-
-    Raises:
-        WorkloadError: there is no such workload, or it cannot be linked.
-        InputError: a module cannot be compiled.
-    """
+    """A workload, and its programs by policy, `BASELINE` first; they go at the end."""
     with Programs(corpus, [workload], opt_level=setting.opt_level) as programs:
         results = _compiled(corpus, programs, policies, setting)
         chosen = programs.workloads[workload]

@@ -117,11 +117,7 @@ def size_of(folder: Path) -> int:
 
 
 def _files(folder: Path) -> Iterator[tuple[tuple[int, int], int]]:
-    """Device, number and bytes on disk of what a folder holds.
-
-    Raises:
-        TooMuchError: there are too many names or levels.
-    """
+    """Device, number and bytes on disk of what a folder holds."""
     left, names = [(folder, 0)], 0
     while left:
         place, level = left.pop()

@@ -115,9 +115,6 @@ def check_builds(workload: Workload, programs: Programs, plain: Program) -> Prog
 
     Returns:
         The first run.
-
-    Raises:
-        WorkloadError: it ends otherwise than it must, or runs write different things.
     """
     other = programs.compiled(workload, {InliningForSize(): _never})
     with programs.linked(workload, other) as inlined_nowhere:
@@ -180,11 +177,6 @@ def new_workload(
         inputs: the sources and files that ``fields`` name, by the last parts of their paths.
         jobs: how many modules are compiled at once.
         timeout_s: how long LLVM may take for one, in seconds.
-
-    Raises:
-        WorkloadError: the name is taken, a field is not as it must be, an input cannot be read, the
-            corpus cannot be written to, or the program cannot be built, ends otherwise than it
-            must, or writes something else another time.
 
     >>> from mlgo_gym import SAMPLE_CORPUS
     >>> new_workload(Corpus.load(SAMPLE_CORPUS), "json", {"about": "parses"})

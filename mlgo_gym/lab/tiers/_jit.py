@@ -107,11 +107,7 @@ def _described(unit: Unit) -> dict[str, Any]:
 
 
 def bitcode_of(text: str) -> str:
-    """The bitcode of a module's assembly, in Base64.
-
-    Raises:
-        RuntimeError: LLVM does not take it.
-    """
+    """The bitcode of a module's assembly, in Base64."""
     module = llvm.parse_assembly(text, context=llvm.create_context())
     module.verify()
     return base64.b64encode(module.as_bitcode()).decode()
@@ -328,11 +324,7 @@ class Jit:
         return bool(self._sizes.get(function))
 
     def framed(self, function: int) -> Framed:
-        """A function whose blocks share a frame; it is taken apart once.
-
-        Raises:
-            LookupError: they share more, or it has not run at O0.
-        """
+        """A function whose blocks share a frame; it is taken apart once."""
         if function not in self._framed:
             unit = self.functions[function]
             framed = Framed.of(str(parsed(unit["bitcode"])), unit["code"])

@@ -72,10 +72,6 @@ class JitProgram(AbstractContextManager["JitProgram"]):
     Attributes:
         special: functions that can be specialised, the place of an argument, and its values.
         kept: functions that can be pruned, and the number of a block that is kept.
-
-    Raises:
-        WorkloadError: the workload cannot be used, or the program cannot be split.
-        ToolchainError: there is no clang to compile what drives the modules with.
     """
 
     def __init__(
@@ -135,9 +131,6 @@ class JitProgram(AbstractContextManager["JitProgram"]):
         Args:
             marks: the call that each interval begins at, then function, kind and power.
             version: of functions' code, as `VERSIONS` has it.
-
-        Raises:
-            WorkloadError: it did something else, or other calls than marked.
         """
         job = {"tier": version, "marks": marks, "keeps": version == RESTED}
         found = self._run(job, counting=True, events=False)

@@ -85,11 +85,7 @@ class Units:
 
 
 def with_small_inlined(text: str) -> str:
-    """A linked module's assembly, where small functions are marked for LLVM's ``always-inline``.
-
-    Raises:
-        UnfitError: the program has something that this cannot split.
-    """
+    """A linked module's assembly, where small functions are marked for LLVM's ``always-inline``."""
     for pattern, what in _REFUSED:
         if pattern.search(text):
             raise UnfitError(f"expected a program without {what}, found some")

@@ -252,12 +252,7 @@ def distill(
     output: Path,
     card: Mapping[str, Any],
 ) -> Distilled:
-    """Write the model directory of a rule, with the rule as Python and as C++.
-
-    Raises:
-        ModelError: the model is not one whose network is there, or of another LLVM.
-        TrainingError: no decision was recorded, or no rule tells the model's answers apart.
-    """
+    """Write the model directory of a rule, with the rule as Python and as C++."""
     network = _network(model)
     distillation = _Distillation(model, network, problem, config, data)
     found = distillation.run()

@@ -69,10 +69,6 @@ class TuneSearch:
         Returns:
             What tuning came to with what was found, and the modules with answers; with a reason
             where they are left out.
-
-        Raises:
-            OptionsError: the folder cannot be written.
-            ModelError: the model cannot be used.
         """
         start = monotonic()
         seconds = self._seconds(found)

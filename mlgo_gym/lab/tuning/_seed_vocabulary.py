@@ -91,11 +91,7 @@ class TripletTool:
 
     @classmethod
     def find(cls) -> TripletTool:
-        """The first of `CANDIDATES` on PATH.
-
-        Raises:
-            EnvironmentSetupError: there is none, or it is another LLVM's.
-        """
+        """The first of `CANDIDATES` on PATH."""
         program = next(filter(None, map(shutil.which, CANDIDATES)), None)
         if program is None:
             raise _missing("none")
@@ -143,11 +139,7 @@ class TripletRun:
         """Nothing is kept."""
 
     def count(self, module: Module) -> Counter[Triplet]:
-        """The triplets of a module, and how often each is there.
-
-        Raises:
-            ModuleError: the tool refuses the module, or needs more than it may take.
-        """
+        """The triplets of a module, and how often each is there."""
         if not is_bitcode(module.data):
             raise ModuleError(module.name, "expected bitcode, found something else")
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as words:
@@ -233,9 +225,6 @@ class SeedConfig:
         dimension: how many numbers a vector has.
         epochs: how often each different triplet is taken.
         seed: of everything random.
-
-    Raises:
-        OptionsError: a number is out of range.
     """
 
     dimension: int = 75
@@ -278,11 +267,6 @@ def train_vocabulary(
         timeout_s: for the tool's work on one module.
         warn: told what could not be read; the others go on.
         doing: told what is done.
-
-    Raises:
-        CorpusError: a package is of the split ``final``.
-        EnvironmentSetupError: LLVM's tool is not there, or of another LLVM.
-        TrainingError: there is nothing to train on, or a module cannot be read now.
     """
     check_not_final(packages, "to train on")
     tool = TripletTool.find()

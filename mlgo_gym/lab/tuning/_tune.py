@@ -104,10 +104,6 @@ class Scoring:
             name: of the file that keeps it; what is there of the same models is not made again.
             models: model directories by what they are called.
             what: is said while modules are compiled.
-
-        Raises:
-            TrainingError: the file holds no scores.
-            ModelError: a model cannot be used.
         """
         path = self.folder / f"scores.{name}.json"
         digests = {each: digest(folder) for each, folder in models.items()}
@@ -273,14 +269,7 @@ class Tuning:
     lto_modules: int = 0
 
     def run(self) -> Tuned:
-        """Tune, or go on with it.
-
-        Raises:
-            OptionsError: models have one name, the trainer does not take a setting, or there is
-                too little time for one round and no search.
-            ModelError: the model cannot be started from.
-            TrainingError: the folder holds another tune, or no module compiles.
-        """
+        """Tune, or go on with it."""
         check_trainer_settings(_TRAINER, self.setting.settings)
         models = _named(self.setting.models)
         for each in models.values():
