@@ -78,9 +78,7 @@ def _cluster(options: argparse.Namespace, output: Output) -> Iterator[None]:
     with redirect_stdout(stdout), RayCluster(options.ray, workers=workers) as cluster:
         options.jobs = cluster
         if options.command == "doctor":
-            from mlgo_gym.lab.cluster.commands._ray import look
-
-            options.run = look
+            options.run = _look
         output.besides = lambda: _all(cluster.work)
         yield
         for work in cluster.work:
@@ -118,11 +116,8 @@ def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'s' * (number != 1)}"
 
 
-_COLOURS = {"ok": "green"}
-
-
-def look(options: argparse.Namespace, output: Output) -> int:
-    """Show the nodes of the cluster that ``--ray`` named and `on_cluster` connected to."""
+def _look(options: argparse.Namespace, output: Output) -> int:
+    """Show the nodes of the cluster that ``--ray`` named and `_cluster` connected to."""
     from rich.table import Column, Table
     from rich.text import Text
 
@@ -133,7 +128,7 @@ def look(options: argparse.Namespace, output: Output) -> int:
     for node in nodes:
         sizes = [_gib(node.memory_bytes), _gib(node.free_bytes)]
         seen = [f"{node.seen} of {len(files)}"] if files else []
-        state = Text(node.state, _COLOURS.get(node.state, "red"))
+        state = Text(node.state, "green" if node.state == "ok" else "red")
         runs = ", ".join(f"{name} {value}" for name, value in node.runs.items())
         table.add_row(node.node, state, str(node.cpus), *sizes, *seen, node.found or runs)
     output.print(table)

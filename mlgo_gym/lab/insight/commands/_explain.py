@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,127 +17,13 @@ from mlgo_gym.cli import options as shared
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mlgo_gym.cli import Content, Grid, Section, SourceFolder
+    from mlgo_gym.cli import Content, Section, SourceFolder
     from mlgo_gym.corpus import ModuleKey, Packages
     from mlgo_gym.evaluation import Setting
     from mlgo_gym.lab.insight._decision_changes import ModuleChange
     from mlgo_gym.lab.insight._placed_decisions import ExecutedProgram, PlacedDecisions
     from mlgo_gym.llvm import Done
-    from mlgo_gym.problems import PolicyLike
-
-
-class Explained:
-    """The findings about modules, one after the other, under two policies."""
-
-    def __init__(
-        self,
-        policies: dict[str, PolicyLike],
-        setting: Setting,
-        options: argparse.Namespace,
-        output: Output,
-    ) -> None:
-        from mlgo_gym.lab.insight._decision_changes import DecidedLines
-
-        before, after = policies
-        self.names = before, after
-        self.errors: list[str] = []
-        self._policies = policies
-        self._setting, self._options, self._output = setting, options, output
-        self._changes: list[ModuleChange] = []
-        self._placed: defaultdict[str, list[PlacedDecisions]] = defaultdict(list)
-        self._lines = DecidedLines()
-        self._answers: dict[ModuleKey, tuple[list[int], list[int]]] = {}
-
-    def explain(self, packages: Packages, whole: Packages) -> None:
-        """Compile modules; programs are of all modules of their packages."""
-        from mlgo_gym.lab.insight._placed_decisions import executed_programs, placed_decisions
-        from mlgo_gym.lab.programs import corpora_with_workloads
-
-        executed: dict[tuple[str, str], Sequence[ExecutedProgram]] = {}
-        if self._options.with_programs:
-            chosen = {key.package for key in packages}
-            run = whole.only(key for key in whole if key.package in chosen)
-            corpora = corpora_with_workloads(run.named)
-            runs = executed_programs(corpora, self._policies, self._setting)
-            executed |= self._output.track(runs, "running", len(self._policies) * len(corpora))
-        made = placed_decisions(packages, self._policies, self._setting, executed)
-        for done in self._output.track(made, "compiling", len(packages)):
-            self._add(done)
-
-    def _add(self, done: Done[ModuleKey, dict[str, PlacedDecisions]]) -> None:
-        from mlgo_gym.lab.insight._decision_changes import compare_decisions
-
-        if done.error:
-            self.errors.append(str(done.error))
-            return
-        before, after = done.value.values()
-        self._changes.append(compare_decisions(before, after))
-        self._lines.add(before, after)
-        one, other = ([each.answer for each in placed.decisions] for placed in (before, after))
-        self._answers[done.item] = one, other
-        for name, each in done.value.items() if self._options.decisions else ():
-            self._placed[name].append(each)
-
-    def sections(self) -> list[tuple[str, list[Grid | str]]]:
-        """Return the sections of terminals and pages."""
-        from mlgo_gym.lab.insight.commands._show_decisions import sections
-
-        return sections(self._changes, self.names, self._options.functions)
-
-    def write_decisions(self) -> None:
-        """Write all decisions to the file that the options name."""
-        from mlgo_gym.lab.insight._decision_table import write_decisions
-
-        with writing(self._options.decisions) as file:
-            as_json = self._options.decisions.suffix == ".json"
-            write_decisions(file, self._placed, self._setting.problem, as_json=as_json)
-
-    def show(self, sections: list[tuple[str, list[Grid | str]]]) -> None:
-        """Print the sections, or the record as JSON."""
-        from mlgo_gym.lab.insight.commands._show_decisions import changes_record
-
-        self._output.print(*(part for _, parts in sections for part in parts))
-        self._output.json(changes_record(self._changes, self.names) | {"errors": self.errors})
-
-    def sources(self, folder: SourceFolder | None) -> list[Section]:
-        """The lines of the source that decisions are about, of files in the folder."""
-        from mlgo_gym.lab.insight.commands._show_decisions import source_listing
-
-        if folder is None:
-            return []
-        parts: list[Content] = []
-        for file, decided in self._lines.files().items():
-            try:
-                parts.append(source_listing(file, folder.lines(file), decided))
-            except OSError as error:
-                parts.append(f"{file}: {error.strerror}")
-        return [("Source", parts or ["The bitcode has no lines of the source."])]
-
-    def functions(self, packages: Packages) -> list[Section]:
-        """The IR of the functions that are shown, for which their modules are compiled again."""
-        from mlgo_gym.lab.insight._decision_changes import function_texts
-        from mlgo_gym.lab.insight.commands._show_decisions import changed_most, function_sections
-
-        most = changed_most(self._changes, self._options.functions).values()
-        chosen = [each for functions in most for each in functions]
-        texts = function_texts(packages, chosen, self._answers, self._setting)
-        parts: list[Content] = []
-        modules = {each.key for each in chosen}
-        for done in self._output.track(texts, "printing functions", len(modules)):
-            if done.error:
-                self.errors.append(str(done.error))
-            else:
-                parts += function_sections(done.value, self.names)
-        return [("Functions", parts)] if parts else []
-
-
-def write_page(path: Path, names: tuple[str, str], sections: Sequence[Section]) -> None:
-    """Write the sections as a page."""
-    from mlgo_gym.cli import as_page
-    from mlgo_gym.lab.insight.commands._show_decisions import headings
-
-    with writing(path) as file:
-        file.write(as_page(*headings(names), sections))
+    from mlgo_gym.problems import PolicyLike, Problem
 
 
 DESCRIPTION = (
@@ -172,7 +58,7 @@ def add_options(add: shared.Options) -> None:
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cli import SourceFolder
     from mlgo_gym.evaluation import Setting
-    from mlgo_gym.lab.insight.commands._explain import Explained, write_page
+    from mlgo_gym.lab.insight.commands import _show_decisions as shown
     from mlgo_gym.problems import InliningForSize
 
     source = SourceFolder(options.source) if options.source else None
@@ -185,16 +71,36 @@ def run(options: argparse.Namespace, output: Output) -> int:
         policies = dict(recorded)
         if not recorded or options.model or options.policy:
             policies = stack.enter_context(shared.policies_of(options, problem)) | recorded
-        found = Explained(_pair(policies, problem.policy()), setting, options, output)
+        found = _Explained(_pair(policies, problem.policy()), setting, options, output)
         found.explain(packages, whole)
-        sections = found.sections()
+        sections = shown.sections(found.changes, found.names, options.functions)
         page = [*found.sources(source), *found.functions(packages)] if options.html else []
-    found.show(sections)
-    steps: list[Callable[[], None]] = [found.write_decisions] if options.decisions else []
+    output.print(*(part for _, parts in sections for part in parts))
+    output.json(shown.changes_record(found.changes, found.names) | {"errors": found.errors})
+    steps: list[Callable[[], None]] = []
+    if options.decisions:
+        steps.append(partial(_write_decisions, options.decisions, found.placed, problem))
     if options.html:
-        steps.append(partial(write_page, options.html, found.names, [*sections, *page]))
+        steps.append(partial(_write_page, options.html, found.names, [*sections, *page]))
     write_all(*steps)
     return output.warn_of([*failures, *found.errors])
+
+
+def _write_decisions(
+    path: Path, placed: Mapping[str, Sequence[PlacedDecisions]], problem: Problem
+) -> None:
+    from mlgo_gym.lab.insight._decision_table import write_decisions
+
+    with writing(path) as file:
+        write_decisions(file, placed, problem, as_json=path.suffix == ".json")
+
+
+def _write_page(path: Path, names: tuple[str, str], sections: Sequence[Section]) -> None:
+    from mlgo_gym.cli import as_page
+    from mlgo_gym.lab.insight.commands._show_decisions import headings
+
+    with writing(path) as file:
+        file.write(as_page(*headings(names), sections))
 
 
 def _modules(options: argparse.Namespace, stack: ExitStack) -> tuple[Packages, tuple[str, ...]]:
@@ -247,3 +153,87 @@ def _pair(policies: dict[str, PolicyLike], own: PolicyLike) -> dict[str, PolicyL
     if len(policies) != 2:
         raise OptionsError(f"expected one or two models or policies, found {len(policies)}")
     return policies
+
+
+class _Explained:
+    """The findings about modules, one after the other, under two policies."""
+
+    def __init__(
+        self,
+        policies: dict[str, PolicyLike],
+        setting: Setting,
+        options: argparse.Namespace,
+        output: Output,
+    ) -> None:
+        from mlgo_gym.lab.insight._decision_changes import DecidedLines
+
+        before, after = policies
+        self.names = before, after
+        self.errors: list[str] = []
+        self._policies = policies
+        self._setting, self._options, self._output = setting, options, output
+        self.changes: list[ModuleChange] = []
+        self.placed: defaultdict[str, list[PlacedDecisions]] = defaultdict(list)
+        self._lines = DecidedLines()
+        self._answers: dict[ModuleKey, tuple[list[int], list[int]]] = {}
+
+    def explain(self, packages: Packages, whole: Packages) -> None:
+        """Compile modules; programs are of all modules of their packages."""
+        from mlgo_gym.lab.insight._placed_decisions import executed_programs, placed_decisions
+        from mlgo_gym.lab.programs import corpora_with_workloads
+
+        executed: dict[tuple[str, str], Sequence[ExecutedProgram]] = {}
+        if self._options.with_programs:
+            chosen = {key.package for key in packages}
+            run = whole.only(key for key in whole if key.package in chosen)
+            corpora = corpora_with_workloads(run.named)
+            runs = executed_programs(corpora, self._policies, self._setting)
+            executed |= self._output.track(runs, "running", len(self._policies) * len(corpora))
+        made = placed_decisions(packages, self._policies, self._setting, executed)
+        for done in self._output.track(made, "compiling", len(packages)):
+            self._add(done)
+
+    def _add(self, done: Done[ModuleKey, dict[str, PlacedDecisions]]) -> None:
+        from mlgo_gym.lab.insight._decision_changes import compare_decisions
+
+        if done.error:
+            self.errors.append(str(done.error))
+            return
+        before, after = done.value.values()
+        self.changes.append(compare_decisions(before, after))
+        self._lines.add(before, after)
+        one, other = ([each.answer for each in placed.decisions] for placed in (before, after))
+        self._answers[done.item] = one, other
+        for name, each in done.value.items() if self._options.decisions else ():
+            self.placed[name].append(each)
+
+    def sources(self, folder: SourceFolder | None) -> list[Section]:
+        """The lines of the source that decisions are about, of files in the folder."""
+        from mlgo_gym.lab.insight.commands._show_decisions import source_listing
+
+        if folder is None:
+            return []
+        parts: list[Content] = []
+        for file, decided in self._lines.files().items():
+            try:
+                parts.append(source_listing(file, folder.lines(file), decided))
+            except OSError as error:
+                parts.append(f"{file}: {error.strerror}")
+        return [("Source", parts or ["The bitcode has no lines of the source."])]
+
+    def functions(self, packages: Packages) -> list[Section]:
+        """The IR of the functions that are shown, for which their modules are compiled again."""
+        from mlgo_gym.lab.insight._decision_changes import function_texts
+        from mlgo_gym.lab.insight.commands._show_decisions import changed_most, function_sections
+
+        most = changed_most(self.changes, self._options.functions).values()
+        chosen = [each for functions in most for each in functions]
+        texts = function_texts(packages, chosen, self._answers, self._setting)
+        parts: list[Content] = []
+        modules = {each.key for each in chosen}
+        for done in self._output.track(texts, "printing functions", len(modules)):
+            if done.error:
+                self.errors.append(str(done.error))
+            else:
+                parts += function_sections(done.value, self.names)
+        return [("Functions", parts)] if parts else []
