@@ -51,6 +51,12 @@ FIRST_LINE: Final = "mlgo-gym project 1"
 LAST_LINE: Final = "end"
 PLAIN: Final = "plain"
 MAX_BYTES: Final = 1 << 26
+ALL: Final = "all"
+"""The target of all modules, where a build does not say what it links."""
+
+_MAX_OBJECT_BYTES: Final = 1 << 30
+_COUNTS: Final = "local_functions"
+_DIGEST: Final = "recipe_digest"
 
 _MAIN: Final = "main"
 _ALIASED: Final = re.compile(r"[CD]\d")
@@ -208,13 +214,6 @@ def _lines(facts: TargetFacts) -> Iterator[str]:
     yield from sorted(facts.shared)
 
 
-_MAX_BYTES = 1 << 30
-
-
-ALL: Final = "all"
-"""The target of all modules, where a build does not say what it links."""
-
-
 def read_facts(
     project: Project, jobs: Jobs, timeout_s: float
 ) -> tuple[list[TargetFacts], list[str]]:
@@ -263,16 +262,12 @@ def other_names(objects: Iterable[str]) -> Iterator[str]:
         if not Path(path).exists():
             continue
         try:
-            elf = read_elf(read_bounded(Path(path), _MAX_BYTES))
+            elf = read_elf(read_bounded(Path(path), _MAX_OBJECT_BYTES))
         except OSError as error:
             raise OptionsError(f"cannot read {path!r}: {error.strerror}") from error
         if elf is None:
             raise OptionsError(f"object {path!r}: expected an ELF object, found something else")
         yield from (str(symbol.name) for symbol in elf.symtab_symbols if symbol.name)
-
-
-_COUNTS: Final = "local_functions"
-_DIGEST: Final = "recipe_digest"
 
 
 def localize_project(
