@@ -108,7 +108,7 @@ def _space() -> tuple[str, int]:
         return os.environ.get("TMPDIR", "/tmp"), 0  # noqa: S108 - it is named, not used
 
 
-def answers(files: Sequence[tuple[Any, ...]] = ()) -> dict[str, Any]:
+def answers(files: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
     """Return a node's report of itself and of module files, given as their fields.
 
     All of it is what Python itself has: who asks may have another version of this package.
@@ -175,7 +175,7 @@ class RemoteWorker:
         import ray  # noqa: PLC0415 (it is there where this runs)
 
         node_id = ray.get_runtime_context().get_node_id()
-        return {**answers(), "node_id": node_id, "there_ns": time.monotonic_ns()}
+        return {**answers(()), "node_id": node_id, "there_ns": time.monotonic_ns()}
 
     def do(self, batch: SentBatch, *stored: bytes) -> tuple[Column, BatchReport] | None:
         """The outcomes of items, and what is said of them.
