@@ -16,16 +16,17 @@ from typing import Any, Final, TypeVar
 
 from mlgo_gym.base import EnvironmentSetupError, InputError, UsageError
 from mlgo_gym.corpus import Module, read_files
-from mlgo_gym.lab.cluster._columns import column, values_of
 from mlgo_gym.lab.cluster._dispatch import Dispatch, ItemBatch
 from mlgo_gym.lab.cluster._ray_worker import (
     BatchReport,
     RemoteWorker,
     SentBatch,
+    column,
     facts,
     files_in,
     lack_of_space,
     packed,
+    values_of,
 )
 from mlgo_gym.llvm import Ended, Executor, ItemWork, Made, State, is_watched, tell
 

@@ -15,7 +15,7 @@ from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus, Module
 from mlgo_gym.corpus._packages import ModuleKey
 from mlgo_gym.errors import ModuleError
 from mlgo_gym.evaluation._summary import ModuleScores
-from mlgo_gym.lab.cluster._columns import column, values_of
+from mlgo_gym.lab.cluster._ray_worker import column, values_of
 from mlgo_gym.llvm._schedule import Made
 from mlgo_gym.rollout._linked_text import Code
 
