@@ -25,7 +25,7 @@ from typing import IO, Any, Final
 
 from corpus_tools import Recipe, available_recipes, find_clang, load_recipe
 from corpus_tools.budget import Budget
-from corpus_tools.build_all import build_all
+from corpus_tools.build import build_all
 from corpus_tools.errors import CorpusToolsError
 from corpus_tools.manifest import Manifest, encode_command
 from corpus_tools.reading import brief

@@ -47,8 +47,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corpus_tools.bitcode import is_bitcode
-from corpus_tools.children import Guarded, bound
-from corpus_tools.fence import start_alone
+from corpus_tools.children import Guarded, bound, start_alone
 from mlgo_gym.base import EnvironmentSetupError, ModuleError, OptionsError, TrainingError
 from mlgo_gym.corpus import Module, Packages, check_not_final
 from mlgo_gym.llvm import (
