@@ -36,7 +36,6 @@ from mlgo_gym.model import (
     read_model_json,
 )
 from mlgo_gym.runners._base import Array, MLModelRunner, side_by_side
-from mlgo_gym.runners._interpreter import DEFAULT_TIMEOUT_S as EVALUATION_TIMEOUT_S
 from mlgo_gym.runners._interpreter import ChildInterpreter, load_here, memory_of
 from mlgo_gym.stream import Header, TrainingLogWriter
 
@@ -248,7 +247,7 @@ class ModelUnderTrainingRunner(MLModelRunner):
         training_log: BinaryIO | None = None,
         score: TensorSpec | None = None,
         trusted: bool = False,
-        timeout_s: float = EVALUATION_TIMEOUT_S,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
         super().__init__(inputs, output)
         path = Path(model_directory)
