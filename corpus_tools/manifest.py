@@ -126,12 +126,12 @@ def describe(
     return shared | {"has_thinlto": has_thinlto, "modules": list(modules)}
 
 
-def read_description(path: Path, shape: Shape = _NAMES) -> tuple[tuple[str, ...], dict[str, Any]]:
+def read_description(path: Path, keys: Shape = _NAMES) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Read a ``corpus_description.json`` that may name any modules, there or not.
 
     Args:
         path: the file.
-        shape: what its keys must be.
+        keys: what they must be.
 
     Returns:
         The modules, and the other keys.
@@ -140,7 +140,7 @@ def read_description(path: Path, shape: Shape = _NAMES) -> tuple[tuple[str, ...]
         LayoutError: it cannot be read, or is no JSON object of that shape.
     """
     try:
-        description = shaped(parse_json(read_regular(path)), shape)
+        description = shaped(parse_json(read_regular(path)), keys)
     except OSError as error:
         raise LayoutError(path, f"cannot be read: {error.strerror}") from error
     except ValueError as error:
