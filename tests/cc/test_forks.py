@@ -145,6 +145,16 @@ def test_clang_says_everything_once(driver: Driver, work: Path) -> None:
     assert compilations(work) == 1
 
 
+def test_no_fork_locks_what_clang_shares(driver: Driver, work: Path) -> None:
+    settings = prepared(driver, work)
+    (work / "f.c").write_text("#include <stdarg.h>\n" + SOURCE)
+    line = ("-Oz", "-fmodules", "-fmodules-cache-path=cache", "-c", "f.c")
+    done = driver.run(*line, cwd=work, settings=settings)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert [*(work / "cache").rglob("*.pcm")]
+    assert not [*(work / "cache").rglob("*.lock*")]
+
+
 def test_many_models_take_turns(driver: Driver, work: Path) -> None:
     settings = prepared(driver, work)
     two = made(driver, work, ("-Oz", "-c", "f.c"), settings)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,11 @@ from tests.conftest import require
 from tests.folders import tree
 
 OTHER, NEVER = str(MODELS / "inliner"), str(MODELS / "never")
+LARGER = f"""volatile int v, w;
+static void g(void) {{ v = 1000000; w = 2000000; }}
+void f(void) {{ {"g(); " * 8} }}
+"""
+"""What is larger by LLVM's own answers."""
 FLAGS = ("-w", "-Oz", "-x", "ir", "-c")
 
 
@@ -129,9 +136,29 @@ def test_a_name_is_one_line_of_the_log(driver: Driver, work: Path) -> None:
     assert f"model '{work / shown}'".encode() in done.stderr
 
 
-def test_a_log_that_cannot_be_written(driver: Driver, work: Path) -> None:
-    settings = {"MLGO_KEEP_SMALLER": NEVER, "MLGO_KEPT_LOG": str(work)}
-    words = "cannot write to the log of what was kept: Is a directory"
+def test_a_model_s_name_is_a_field_of_the_log(driver: Driver, work: Path) -> None:
+    model, log = work.parent / "a\tb\nc", work / "kept.tsv"
+    shutil.copytree(NEVER, model)
+    (work / "f.c").write_text(LARGER)
+    line = ("-Oz", "-c", "f.c", f"--mlgo-keep-smaller={model}", f"--mlgo-kept-log={log}")
+    done = driver.run(*line, cwd=work)
+    assert (done.returncode, done.stderr) == (0, b"")
+    (group,) = read_kept_log(log)
+    assert group.kept == str(work.parent / "a\\x09b\\x0ac")
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [(os.mkdir, "Is a directory"), (os.mkfifo, "No such device or address")],
+    ids=["folder", "FIFO"],
+)
+def test_a_log_that_cannot_be_written(
+    driver: Driver, work: Path, make: Callable[[Path], None], reason: str
+) -> None:
+    log = work.parent / "log"
+    make(log)
+    settings = {"MLGO_KEEP_SMALLER": NEVER, "MLGO_KEPT_LOG": str(log)}
+    words = f"cannot write to the log of what was kept: {reason}"
     for strict, kind in (("0", "warning"), ("1", "error")):
         done = driver.run("-Oz", "-c", "f.c", cwd=work, settings=settings | {"MLGO_STRICT": strict})
         said = (done.returncode, done.stderr.decode())
@@ -152,6 +179,9 @@ ABOUT = "writes about the code of clang's own object"
 REFUSED = {
     "-c f.c -gsplit-dwarf": "'-gsplit-dwarf' puts a part of the object elsewhere",
     "-c f.c -fstack-usage": f"'-fstack-usage' {ABOUT}",
+    "-c f.c -Xarch_host -fstack-usage": f"'-fstack-usage' {ABOUT}",
+    "-c f.c --config=./f.cfg": "'--config=./f.cfg' names options that are not read here",
+    "-c f.c --config ./f.cfg": "'--config' names options that are not read here",
     "-c f.c -save-temps": f"'-save-temps' {ABOUT}",
     "-c f.c -Xclang -stats-file=f.stats": f"'-stats-file=f.stats' {ABOUT}",
     "-c f.c -fembed-bitcode": "'-fembed-bitcode' takes no options of LLVM's beside it",
@@ -172,6 +202,7 @@ def test_what_cannot_be_compared_is_said(
     driver: Driver, work: Path, way: Mapping[str, str], line: str
 ) -> None:
     (work / "g.c").write_text("int h(void) { return 1; }\n")
+    (work / "f.cfg").write_text("-fstack-usage\n")
     words, source = ["-Oz", "-ffreestanding", *shlex.split(line)], (work / "f.c").read_bytes()
     before = tree(work)
     plain = driver.plain(*words, cwd=work, stdin=source)

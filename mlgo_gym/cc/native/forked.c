@@ -34,6 +34,8 @@ void register_instead(void *builder, void *manager) INSTEAD_OF(REGISTER);
 int rename_instead(const char *from, const char *to) INSTEAD_OF("rename");
 int remove_instead(const char *path) INSTEAD_OF("remove");
 int unlink_instead(const char *path) INSTEAD_OF("unlink");
+int link_instead(const char *from, const char *to) INSTEAD_OF("link");
+int symlink_instead(const char *to, const char *path) INSTEAD_OF("symlink");
 _Noreturn void longjmp_instead(jmp_buf place, int value) INSTEAD_OF("longjmp");
 _Noreturn void longjmp_chk_instead(jmp_buf place, int value) INSTEAD_OF("__longjmp_chk");
 
@@ -225,6 +227,19 @@ int unlink_instead(const char *path) {
     _exit(1);
   FIND(next, "unlink");
   return is_forked ? 0 : next(path);
+}
+
+/* As clang locks an index of modules. */
+int link_instead(const char *from, const char *to) {
+  int (*next)(const char *, const char *);
+  FIND(next, "link");
+  return is_forked ? 0 : next(from, to);
+}
+
+int symlink_instead(const char *to, const char *path) {
+  int (*next)(const char *, const char *);
+  FIND(next, "symlink");
+  return is_forked ? 0 : next(to, path);
 }
 
 /* Clang jumps out of a compilation that has crashed, to report it. */

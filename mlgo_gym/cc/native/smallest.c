@@ -206,12 +206,14 @@ static bool goes_on_without(const struct settings *settings, const struct plan *
 /* One line for each object, for whoever wants to know; written at once, so that many may write. */
 static bool note(const struct settings *settings, const char *object, const char *kept,
                  uint64_t size, uint64_t plain) {
-  char path[4096], shown[4 * sizeof path], line[sizeof shown + MESSAGE_BYTES];
+  char path[4096], shown[4 * sizeof path], name[4 * sizeof path], line[3 * sizeof shown];
+  int flags = O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC; /* a FIFO may have no reader */
   if (!settings->kept_log)
     return true;
+  put_printable(name, sizeof name, kept);
   put_printable(shown, sizeof shown, realpath(object, path) ? path : object);
-  int file = open(settings->kept_log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  int length = snprintf(line, sizeof line, "%s\t%llu\t%llu\t%s\n", kept, (unsigned long long)size,
+  int file = open(settings->kept_log, flags, 0666);
+  int length = snprintf(line, sizeof line, "%s\t%llu\t%llu\t%s\n", name, (unsigned long long)size,
                         (unsigned long long)plain, shown);
   bool is_noted =
       file >= 0 && length < (int)sizeof line && write(file, line, (size_t)length) == length;
