@@ -291,6 +291,18 @@ def test_a_long_response_file_is_read_to_its_end(
     assert done.stderr.count(b"-enable-ml-inliner=") == 1
 
 
+def test_a_response_file_that_names_itself(driver: Driver, folders: tuple[Path, Path]) -> None:
+    """Clang says so; a driver that read it over and over would not end."""
+    (folders[0] / "self.rsp").write_text("@self.rsp " * 20 + "-O2 -c two.c")
+    plain = driver.plain("@self.rsp", cwd=folders[0])
+    done = subprocess.run(
+        driver.command("@self.rsp"), cwd=folders[0], env={**driver.environment, **AS_DEFAULT},
+        capture_output=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert plain.returncode == done.returncode == 1
+    assert plain.stderr in done.stderr
+
+
 def test_one_thread_links_whatever_the_command_line_says(
     driver: Driver, folders: tuple[Path, Path]
 ) -> None:

@@ -347,6 +347,36 @@ def test_without_a_cache(driver: Driver, work: Path) -> None:
     assert done.returncode == 1
 
 
+def test_without_a_cache_the_configuration_counts(driver: Driver, work: Path) -> None:
+    """Whether it is strict, and which clang compiles; the environment has the last word."""
+    file, clang = work / "cc.conf", work / "own-clang"
+    clang.write_text(f'#!/bin/sh\necho own >&2\nexec {driver.clang} "$@"\n')
+    clang.chmod(0o755)
+    settings = {"MLGO_CACHE": "/proc/none", "MLGO_CONFIG": str(file), "MLGO_CLANG": ""}
+    file.write_text(f"# strict = 0\n\n strict=1\nclang = {clang}\n")
+    assert driver.run("-O2", "-c", "f.c", cwd=work, settings=settings).returncode == 1
+    assert not (work / "f.o").exists()
+    done = driver.run("-O2", "-c", "f.c", cwd=work, settings=settings | {"MLGO_STRICT": "0"})
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (0, b"own")
+    home = {"XDG_CONFIG_HOME": str(work)}
+    (work / "mlgo-gym").mkdir()
+    file.rename(work / "mlgo-gym" / "cc.conf")
+    kept = {name: text for name, text in driver.environment.items() if name != "MLGO_CONFIG"}
+    of_home = replace(driver, environment=kept)
+    settings = {"MLGO_CACHE": "/proc/none", "MLGO_CLANG": "", **home}
+    assert of_home.run("-O2", "-c", "f.c", cwd=work, settings=settings).returncode == 1
+
+
+def test_a_fingerprint_that_cannot_be_written(driver: Driver, work: Path) -> None:
+    """A compiler cache would take nothing for that of all."""
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            driver.command("--mlgo-fingerprint"),
+            cwd=work, env=driver.environment, stdout=full, stderr=subprocess.PIPE, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+
+
 def test_without_a_cache_clang_is_found_too(driver: Driver, work: Path, tmp_path: Path) -> None:
     """Under a version's name, behind a link to the script, in C++; our options are not clang's."""
     programs = tmp_path / "bin"
@@ -558,7 +588,7 @@ def test_what_has_no_fingerprint(
 def test_the_scripts_and_the_package_agree_on_the_cache() -> None:
     scripts = Path(__file__).parents[2] / "scripts"
     text = (scripts / "mlgo-cc").read_text()
-    assert f"/cc-{__version__}${{mlgo_self%/*}}\n" in text
+    assert f"/cc-{__version__}${{_self%/*}}\n" in text
     for name in PROGRAMS:
         assert os.access(scripts / name, os.X_OK)
         assert (scripts / name).read_text() == text

@@ -102,6 +102,7 @@ static const char *const NO_OBJECT[] = {"-S", "--assemble", "-emit-llvm"};
 #define APART "puts a part of the object elsewhere"
 #define ABOUT "writes about the code of clang's own object"
 #define ELSEWHERE "may put the object elsewhere"
+#define UNREAD "names options that are not read here"
 static const struct {
   const char *option, *reason;
 } MORE[] = {
@@ -123,6 +124,7 @@ static const struct {
     {"-fthinlto-index", "is the second half of ThinLTO"},
     {"-working-directory", ELSEWHERE},
     {"--driver-mode", ELSEWHERE},
+    {"--config", UNREAD},
 };
 /* With one of these a second compilation would write anew what clang's own has written. */
 static const char *const REPEATED[] = {
@@ -137,6 +139,7 @@ static const char *const ASSEMBLY[] = {"s", "S", "sx", "asm"};
 static const char *const VOCABULARY[] = {"-ir2vec-vocab-path", "-ml-inliner-ir2vec-vocab-file"};
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
+#define MOST_RESPONSES 8 /* response files, one in another */
 
 struct seen {
   bool compiles, has_source, links_lto, is_thin, is_lld, no_code, has_channel, reads_stdin;
@@ -148,7 +151,15 @@ struct seen {
   const char *option; /* whose value comes next */
   const char *input, *output;
   size_t input_count;
+  const struct response *response; /* that is being read */
+};
+
+/* A response file, and the one that names it. */
+struct response {
+  dev_t device;
+  ino_t inode;
   int depth;
+  const struct response *outer;
 };
 
 static bool has_prefix(const char *text, const char *prefix) {
@@ -273,20 +284,34 @@ static char *next_argument(char **rest) {
   return word;
 }
 
-/* A response file; one that cannot be read is clang's to complain about, and one that can be read
- * only once is left to clang. */
+static bool is_read(const struct stat *about, const struct response *response) {
+  for (; response; response = response->outer)
+    if (response->device == about->st_dev && response->inode == about->st_ino)
+      return true;
+  return false;
+}
+
+/* A response file; one that cannot be read, or names itself, is clang's to complain about, and one that
+ * can be read only once is left to clang. */
 static void look_into(const char *path, struct seen *seen) {
+  struct stat about;
+  const struct response *outer = seen->response;
+  int depth = outer ? outer->depth + 1 : 1;
   seen->has_source = true; /* whatever it names */
   if (is_stream(path)) {
     seen->runs_once = seen->is_unseen = true;
     return;
   }
-  char *text = seen->depth < 8 ? read_response(path) : NULL;
-  ++seen->depth;
+  bool is_taken = depth <= MOST_RESPONSES && !stat(path, &about) && !is_read(&about, outer);
+  char *text = is_taken ? read_response(path) : NULL;
+  if (!text)
+    return;
+  struct response response = {about.st_dev, about.st_ino, depth, outer};
+  seen->response = &response;
   char *rest = text; /* which stays: what was seen points into it */
-  for (char *word = text ? next_argument(&rest) : NULL; word; word = next_argument(&rest))
+  for (char *word = next_argument(&rest); word; word = next_argument(&rest))
     look_at(word, seen);
-  --seen->depth;
+  seen->response = outer;
 }
 
 /* Whether objects come out that LLVM makes: not in links, nor of assembly. */
@@ -376,7 +401,7 @@ static void look_for_files(const char *argument, bool is_value, struct seen *see
       seen->output = strdup(argument);
     else if (!strcmp(option, "-x") || !strcmp(option, LANGUAGE))
       set_language(argument, seen);
-    else if (!strcmp(option, "-mllvm") ||
+    else if (!strcmp(option, "-mllvm") || has_prefix(option, "-Xarch_") ||
              (!strcmp(option, "-Xclang") && !has_prefix(argument, EMBED_BITCODE)))
       look_for_more(argument, seen); /* a front end that embeds bitcode takes all else */
     return;

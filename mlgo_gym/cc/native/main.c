@@ -87,7 +87,7 @@ static int fingerprint(const struct settings *settings, struct clang *clang, boo
   if (is_usable && check_cache(message) && check_clang(clang, message))
     text = fingerprint_of(settings, clang, plan.named, message);
   if (text)
-    return printf("%s", text) < 0;
+    return printf("%s", text) < 0 || fflush(stdout) != 0;
   say("error", message->text, "");
   return 1;
 }
@@ -99,7 +99,7 @@ static int print_key(const struct settings *settings, struct clang *clang,
   char key[KEY_DIGITS + 1];
   if (check_cache(message) && check_clang(clang, message)) {
     if (module_key(key, settings, clang, &plan))
-      return printf("%s\n", key) < 0;
+      return printf("%s\n", key) < 0 || fflush(stdout) != 0;
     const char *part = untold_part(settings, &plan);
     if (part)
       snprintf(message->text, MESSAGE_BYTES,
