@@ -170,3 +170,8 @@ def run_command(program: str, run: Callable[[], int]) -> int:
         except BrokenPipeError:  # whoever read the output has seen enough
             sys.stderr.close()
             return 1
+        except OSError as error:
+            where = error.filename or "standard output"
+            text = f"{program}: error: {where}: {error.strerror or error}"
+            console.print(text, style="red", soft_wrap=True)
+            return 1

@@ -18,8 +18,8 @@ from corpus_tools.manifest import name_problem
 from corpus_tools.reading import brief
 
 MOST_DOTS: Final = 256
-_QUOTED: Final = re.compile(r"""\"(?:[^"\\]|\\.)*\"|'[^']*'|#.*""")
-"""A string in one line, or a comment."""
+_QUOTED: Final = re.compile(r"""\"(?:[^"\\]|\\.)*\"|\\.|'[^']*'|#.*""")
+"""A string in one line, a comment, or an escape behind a quote that is not closed."""
 
 Fail = Callable[[str], Exception]
 

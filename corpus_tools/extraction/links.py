@@ -37,8 +37,8 @@ _STATEMENT: Final = re.compile(
 )
 """A build statement of Ninja's, and the variables below it."""
 _EXPORTS: Final = re.compile(
-    r"-rdynamic\b|-Wl,(?:\S*,)?(?:-E\b|-?-export-dynamic|-?-version-script|-?-dynamic-list)"
-    r"|-Xlinker -?-(?:export-dynamic|version-script|dynamic-list)|-export-symbols|-retain-symbols"
+    r"-rdynamic\b|,-E\b|(?:,|-Xlinker )--?(?:export-dynamic|version-script|dynamic-list)"
+    r"|-export-symbols|-retain-symbols"
 )
 """Options by which a link says which symbols are exported."""
 

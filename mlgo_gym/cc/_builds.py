@@ -10,7 +10,7 @@ was kept, its bytes of code, those of clang's own object, and the object's path.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -272,17 +272,12 @@ def read_kept_log(path: Path) -> list[KeptObjects]:
             expected = "what was kept, two sizes in bytes and a path, with tabs between them"
             raise InputError(f"{name}: line {number}: expected {expected}, found {line[:80]!r}")
         last[fields[3]] = fields[0], int(fields[1]), int(fields[2])
-    return _added_up(list(last.values()))
-
-
-def _added_up(objects: Sequence[tuple[str, int, int]]) -> list[KeptObjects]:
-    kinds = dict.fromkeys(kept for kept, *_ in sorted(objects))
+    sizes: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    for kept, size, clangs in last.values():
+        sizes[kept].append((size, clangs))
     return [
         KeptObjects(
-            kind,
-            sum(kept == kind for kept, *_ in objects),
-            sum(clangs for kept, _, clangs in objects if kept == kind),
-            sum(size for kept, size, _ in objects if kept == kind),
+            kept, len(found), sum(clangs for _, clangs in found), sum(size for size, _ in found)
         )
-        for kind in kinds
+        for kept, found in sorted(sizes.items())
     ]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from corpus_tools.code import code_sections
+from mlgo_gym.cc._builds import read_kept_log
 from mlgo_gym.cli._main import main
 from tests.cli.command import check_refused
 
@@ -194,6 +196,15 @@ def test_what_was_kept(
         f"mlgo-gym: error: log of what was kept '{log}': cannot be read: No such file or "
         "directory\n"
     )
+
+
+def test_a_log_of_many_models(tmp_path: Path) -> None:
+    """In time that grows with its length."""
+    log = tmp_path / "kept.tsv"
+    log.write_text("".join(f"m{each}\t1\t2\t{each}.o\n" for each in range(100_000)))
+    start_s = time.process_time()
+    assert len(read_kept_log(log)) == 100_000
+    assert time.process_time() - start_s < 20
 
 
 @pytest.mark.parametrize(

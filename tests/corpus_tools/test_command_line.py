@@ -19,6 +19,8 @@ from corpus_tools.errors import ToolchainError
     [
         (ToolchainError("no [b]clang"), 1, "mlgo-x: error: no [b]clang\n"),
         (KeyboardInterrupt(), 130, "mlgo-x: interrupted\n"),
+        (OSError(28, "Full"), 1, "mlgo-x: error: standard output: Full\n"),
+        (OSError(28, "Full", "a"), 1, "mlgo-x: error: a: Full\n"),
     ],
 )
 def test_errors_end_a_command(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -225,3 +226,12 @@ def test_a_link_may_say_what_is_exported(tmp_path: Path, option: str, is_exporte
     place.mkdir(parents=True)
     (place / "link.txt").write_text(f"clang {option} -shared -o libl.so a.o\n")
     assert [each.is_exported for each in list_links(tmp_path)] == [is_exported]
+
+
+def test_options_of_a_link_without_end(tmp_path: Path) -> None:
+    """In time that grows with their length."""
+    lines = ["build p: link a.o", f"  FLAGS = {'-Wl,' * 250_000}", ""]
+    (tmp_path / "build.ninja").write_text("\n".join(lines))
+    start_s = time.process_time()
+    assert [each.is_exported for each in list_links(tmp_path)] == [False]
+    assert time.process_time() - start_s < 20

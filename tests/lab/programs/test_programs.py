@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -162,6 +163,15 @@ def test_patterns_are_of_names_in_the_corpus_s_order() -> None:
 def test_dots_in_strings_and_comments_are_no_keys() -> None:
     text = f'# {"." * 300}\na = [\'{"." * 300}\', "\\"{"." * 300}"]\n'
     assert read_table(text.encode(), "t", WorkloadError) == {"a": ["." * 300, '"' + "." * 300]}
+
+
+def test_a_quote_that_is_not_closed() -> None:
+    """A description's largest one, in time that grows with its length."""
+    text = '"' + '\\"' * 500_000
+    start_s = time.process_time()
+    with pytest.raises(WorkloadError, match="expected TOML"):
+        read_table(text.encode(), "t", WorkloadError)
+    assert time.process_time() - start_s < 20
 
 
 def test_objects_that_are_not_there(corpus: MakeCorpus) -> None:
