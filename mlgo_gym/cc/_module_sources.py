@@ -34,7 +34,13 @@ _SHAPE: Final[Shape] = {
     "modules": {"*": {"command": str, "reads": [int], "stamp": str}},
 }
 _SUFFIXES: Final = (".bc", ".cmd")
-_VARIABLES: Final = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "MLGO_CLANG")
+_VARIABLES: Final = (
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "CPLUS_INCLUDE_PATH",
+    "CCC_OVERRIDE_OPTIONS",
+    "MLGO_CLANG",
+)
 _VERSION_DEADLINE_S: Final = 60.0
 
 

@@ -99,12 +99,19 @@ def test_only_what_has_changed_is_compiled(build: Path, compiled: list[str]) -> 
     assert compiled == ["b.c.o"]
 
 
+@pytest.mark.parametrize(
+    ("variable", "value"), [("CPATH", "."), ("CCC_OVERRIDE_OPTIONS", "# s/-O1/-O2/")]
+)
 def test_another_clang_compiles_all(
-    build: Path, compiled: list[str], monkeypatch: pytest.MonkeyPatch
+    build: Path,
+    compiled: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str,
+    value: str,
 ) -> None:
     opened(build)
     compiled.clear()
-    monkeypatch.setenv("CPATH", str(build))
+    monkeypatch.setenv(variable, value)
     opened(build)
     assert sorted(compiled) == ["a.c.o", "b.c.o"]
 

@@ -257,6 +257,25 @@ def test_a_setting_that_the_trainer_does_not_take(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--set", "trees=5", "--set trees: expected one of "),
+        ("--model", "none", "model 'none': network.json cannot be read: "),
+    ],
+)
+def test_a_build_is_not_compiled_for_what_is_refused(
+    tmp_path: Path, option: str, value: str, message: str
+) -> None:
+    (tmp_path / "f.c").write_text("int f(void) { return 1; }\n")
+    done = tune(
+        "--build", database(tmp_path, {"f.c": "clang -Oz -c f.c"}), option, value, cwd=tmp_path
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"mlgo-gym: error: {message}")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_model_of_another_llvm(tmp_path: Path) -> None:
     shutil.copytree(SHIPPED, tmp_path / "old")
     card = json.loads((SHIPPED / "card.json").read_text())

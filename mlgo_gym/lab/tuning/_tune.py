@@ -242,6 +242,14 @@ class TuneSetting:
     timeout_s: float = DEFAULT_TIMEOUT_S
     settings: tuple[str, ...] = ()
 
+    def check(self) -> dict[str, Path]:
+        """Return the models by their names; an error before modules are compiled."""
+        check_trainer_settings(_TRAINER, self.settings)
+        models = _named(self.models)
+        for each in models.values():
+            _check_model(each, self.problem)
+        return models
+
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
@@ -270,10 +278,7 @@ class Tuning:
 
     def run(self) -> Tuned:
         """Tune, or go on with it."""
-        check_trainer_settings(_TRAINER, self.setting.settings)
-        models = _named(self.setting.models)
-        for each in models.values():
-            _check_model(each, self.setting.problem)
+        models = self.setting.check()
         held_out = self.packages if self._is_small else self.packages.hold_out()[1]
         targets = dict(self.targets) or _as_one(self.packages)
         self._begin()

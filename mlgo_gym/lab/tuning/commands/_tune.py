@@ -88,11 +88,12 @@ def _tuned(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.lab.tuning._tune import Tuning
     from mlgo_gym.lab.tuning.commands import _show_tuned as shown
 
+    setting = _setting(options)
+    setting.check()
     project = _project(options, output)
     warnings: list[str] = list(project.failures)
     with output.line() as show:
         watcher = _watcher(show, output, warnings)
-        setting = _setting(options)
         tuning = Tuning(
             options.output,
             project.packages,
