@@ -29,6 +29,7 @@ from mlgo_gym.base._files import (
     check_contents,
     check_file,
     check_folder,
+    check_kind,
     replacing,
     staged_folder,
     write_atomically,
@@ -83,7 +84,7 @@ def test_permissions(umask: int, tmp_path: Path) -> None:
     try:
         for name in ("new", "secret", "program"):
             write_atomically(tmp_path / name, b"")
-        with staged_folder(tmp_path / "folder"):
+        with staged_folder(tmp_path / "folder", "kind"):
             pass
     finally:
         os.umask(old)
@@ -394,7 +395,8 @@ def test_a_folder_takes_its_place_at_once(tmp_path: Path) -> None:
     target = tmp_path / "new" / "folder"
     (tmp_path / "link").symlink_to(target)
     for text in ("first", "second"):
-        with staged_folder(tmp_path / "link") as folder:
+        with staged_folder(tmp_path / "link", "kind") as folder:
+            (folder / "kind").touch()
             (folder / "inner").mkdir()
             (folder / "inner" / text).write_text(text)
         assert json.dumps([each.name for each in (target / "inner").iterdir()]) == f'["{text}"]'
@@ -403,7 +405,7 @@ def test_a_folder_takes_its_place_at_once(tmp_path: Path) -> None:
 
 
 def write_folder(path: Path, then: Callable[[], object] | None) -> None:
-    with staged_folder(path) as folder:
+    with staged_folder(path, "old") as folder:
         (folder / "new").touch()
         if then:
             then()
@@ -433,9 +435,19 @@ def test_a_failure_leaves_the_folder_that_was_there(
     assert list(tmp_path.iterdir()) == [target]
 
 
+def test_a_folder_of_another_kind_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "thesis").write_text("mine")
+    reason = "expected an empty folder or one with kind, found another"
+    with pytest.raises(FileError, match=reason), staged_folder(tmp_path, "kind"):
+        pass
+    with pytest.raises(FileError, match=reason):
+        check_kind(tmp_path, "kind")
+    assert (tmp_path / "thesis").read_text() == "mine"
+
+
 def test_a_folder_does_not_replace_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"old")
-    with pytest.raises(NotADirectoryError), staged_folder(tmp_path / "file"):
+    with pytest.raises(NotADirectoryError), staged_folder(tmp_path / "file", "kind"):
         pass
     assert (tmp_path / "file").read_bytes() == b"old"
     assert len(list(tmp_path.iterdir())) == 1

@@ -31,6 +31,7 @@ from ._files import SHIPPED as SHIPPED
 from ._files import FileError as FileError
 from ._files import check_file as check_file
 from ._files import check_folder as check_folder
+from ._files import check_kind as check_kind
 from ._files import exclusive_folder as exclusive_folder
 from ._files import file_stamp as file_stamp
 from ._files import locked_folder as locked_folder

@@ -34,6 +34,7 @@ __all__ = [
     "check_contents",
     "check_file",
     "check_folder",
+    "check_kind",
     "exclusive_folder",
     "locked_folder",
     "open_regular",
@@ -205,13 +206,36 @@ def write_json(path: Path, value: Any) -> None:
     write_atomically(path, (json.dumps(value, indent=2) + "\n").encode())
 
 
+def check_kind(folder: Path, *files: str) -> None:
+    """See that a folder is missing, empty or has one of these files: others are not ours to delete.
+
+    Raises:
+        FileError: it has other files alone.
+    """
+    if not folder.is_dir() or any((folder / each).is_file() for each in files):
+        return
+    if any(folder.iterdir()):
+        reason = f"expected an empty folder or one with {' or '.join(files)}, found another"
+        raise FileError(errno.EEXIST, reason, str(folder))
+
+
 @contextmanager
-def staged_folder(target: Path) -> Iterator[Path]:
+def staged_folder(target: Path, kind: str | None) -> Iterator[Path]:
     """Yield a folder that takes the target's place when the block ends well.
 
     All its files are forced to the disk before. What was at the target is deleted after, and stays
     where something cannot be written, or where it is a file.
+
+    Args:
+        target: the folder.
+        kind: the name of a file that all folders of its kind have: one without it is not replaced.
+            ``None`` where the block keeps what is there.
+
+    Raises:
+        FileError: another kind of folder is there.
     """
+    if kind:
+        check_kind(target, kind)
     with replaced_folder(target) as staged:
         yield staged
         for path in [*sorted(staged.rglob("*")), staged]:

@@ -3,6 +3,7 @@
 
 from ._build_commands import build_commands as build_commands
 from ._build_commands import driver_settings as driver_settings
+from ._project import RECORDS as RECORDS
 from ._project import Project as Project
 from ._project import count_lto as count_lto
 from ._project import database_of as database_of

@@ -26,7 +26,7 @@ from corpus_tools.extraction.recompile import BuildCommand, CompiledModule
 from corpus_tools.reading import Shape, shaped
 from mlgo_gym.base import EnvironmentSetupError, file_stamp, read_bounded, read_json, write_json
 
-_FILE: Final = "sources.json"
+SOURCES_FILE: Final = "sources.json"
 _MAX_BYTES: Final = 1 << 28
 _MAX_MODULE_BYTES: Final = 1 << 30
 _SHAPE: Final[Shape] = {
@@ -63,7 +63,7 @@ class Sources:
     """
 
     def __init__(self, folder: Path, corpus: Path, programs: tuple[str, str]) -> None:
-        self._path: Final = folder / _FILE
+        self._path: Final = folder / SOURCES_FILE
         self._corpus: Final = corpus
         self._programs: Final = programs
         self._stamps: dict[str, tuple[int, int] | None] = {}

@@ -28,18 +28,21 @@ from corpus_tools.manifest import MANIFEST_NAME
 from corpus_tools.reading import Shape, reason_of, shaped
 from mlgo_gym.base import (
     OptionsError,
+    check_kind,
     read_json,
     staged_folder,
     write_json,
 )
 from mlgo_gym.cc._build_commands import CMAKE_CACHE
-from mlgo_gym.cc._module_sources import Sources
+from mlgo_gym.cc._module_sources import SOURCES_FILE, Sources
 from mlgo_gym.cc._traces import Build, build_of, driver_programs, open_build
 from mlgo_gym.corpus import Corpus
 
 _DATABASE: Final = "compile_commands.json"
 _CORPUS: Final = "corpus"
 _FILE: Final = "project.json"
+RECORDS: Final = (_FILE, SOURCES_FILE)
+"""The files of which a folder with the modules of a build has one."""
 _LTO: Final = re.compile(r"-fno-lto|-flto(=.*)?")
 _MAX_BYTES: Final = 1 << 26
 _SHOWN: Final = 3
@@ -88,7 +91,8 @@ def open_project(
         renews: whether modules are made again whose command, source or headers have changed.
 
     Raises:
-        OptionsError: the build has neither, or the folder holds another one's modules.
+        OptionsError: the build has neither, or the folder holds another one's modules or
+            something else.
         EnvironmentSetupError: ``mlgo-cc`` is not installed.
     """
     root = Path(os.path.normpath((build if build.is_dir() else build.parent).absolute()))
@@ -98,6 +102,7 @@ def open_project(
         known = _known(path, asked)
         if known is None or renews:
             folder.mkdir(parents=True, exist_ok=True)
+            check_kind(folder, *RECORDS)
             places, failures = _taken(build, folder, jobs, timeout_s)
             links = list_links(root)
             targets, left_out = _targets(links, places)
@@ -219,13 +224,13 @@ def _taken(
         sources = Sources(folder, corpus, driver_programs())
         with open_build(database, jobs, timeout_s, sources) as opened:
             sources.forget()
-            with staged_folder(corpus) as staged:
+            with staged_folder(corpus, MANIFEST_NAME) as staged:
                 shutil.copytree(opened.corpus.folder, staged, dirs_exist_ok=True)
             sources.write()
             places = {each.directory / each.name: each.name for each in opened.commands.values()}
             places |= {database.parent / name: name for name in opened.corpus}
             return _normal(places, opened.corpus), list(opened.failures)
-    with staged_folder(corpus) as staged:
+    with staged_folder(corpus, MANIFEST_NAME) as staged:
         report = extract_corpus(list_folder(build), staged, num_workers=jobs)
         if not (staged / MANIFEST_NAME).exists():
             raise OptionsError(_no_bitcode(build))

@@ -17,7 +17,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from mlgo_gym.base import OptionsError, check_file, check_folder, replacing
+from mlgo_gym.base import OptionsError, check_file, check_folder, check_kind, replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,7 +42,8 @@ class OutputFile:
 
     Attributes:
         is_folder: whether it is a folder, which the command makes if need be.
-        is_replaced: whether another folder takes its place, with all that is in it.
+        replaced_kind: if another folder takes its place, the name of a file that all
+            such folders have.
         may_be_remote: whether it may be the URI of a folder elsewhere, which is not checked.
         endings: how its name may end, if not in any way.
         may_lack_folder: whether the command makes the folder.
@@ -50,7 +51,7 @@ class OutputFile:
     """
 
     is_folder: bool = False
-    is_replaced: bool = False
+    replaced_kind: str | None = None
     may_be_remote: bool = False
     endings: Sequence[str] = ()
     may_lack_folder: bool = False
@@ -65,7 +66,7 @@ class OutputFile:
         """See, before the work, that it can be written; nothing changes."""
         try:
             if self.is_folder:
-                check_folder(path, is_replaced=self.is_replaced)
+                check_folder(path, is_replaced=self.replaced_kind is not None)
             else:
                 self._check_name(option, path)
                 check_file(path)
@@ -105,12 +106,14 @@ def check_outputs(
         files.read(name, path)
     written: list[tuple[str, Path]] = []
     replaced: list[tuple[str, Path]] = []
+    kinds: dict[Path, str] = {}
     for action in options.actions:
         value = getattr(options, action.dest, None)
         name = max(action.option_strings, key=len, default=action.dest)
         if isinstance(action.type, OutputFile):
             for path in action.type.files(value, options) if isinstance(value, Path) else ():
-                (replaced if action.type.is_replaced else written).append((name, path))
+                (replaced if action.type.replaced_kind else written).append((name, path))
+                kinds |= {path: action.type.replaced_kind} if action.type.replaced_kind else {}
                 action.type.check(name, path)
         else:
             for path in _paths(value, action.metavar):
@@ -119,6 +122,16 @@ def check_outputs(
         files.replace(name, path)
     for name, path in [*written, *outputs, *replaced]:
         files.write(name, path)
+    _check_kinds(kinds)
+
+
+def _check_kinds(kinds: Mapping[Path, str]) -> None:
+    """See that folders which are replaced have the file that such folders have."""
+    for path, kind in kinds.items():
+        try:
+            check_kind(path, kind)
+        except OSError as error:
+            raise _refused(path, error) from error
 
 
 class _Files:

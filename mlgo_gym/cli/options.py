@@ -99,13 +99,13 @@ class Options:
         *,
         required: bool = False,
         may_be_remote: bool = False,
-        is_replaced: bool = False,
+        replaced_kind: str | None = None,
     ) -> None:
         """Add an option for a folder that the command writes; it is checked like a file.
 
         A folder that is replaced may have nothing in it that the command reads.
         """
-        kind = OutputFile(is_folder=True, may_be_remote=may_be_remote, is_replaced=is_replaced)
+        kind = OutputFile(is_folder=True, may_be_remote=may_be_remote, replaced_kind=replaced_kind)
         self(names, "DIR", what, default, type=kind, required=required)
 
     def either(self) -> Options:
@@ -186,11 +186,17 @@ class Options:
         """``--seed``."""
         self("--seed", "N", f"seed of {of}", 0, type=whole(0))
 
-    def output(self, what: str, *, may_be_remote: bool = False, replaces: bool = False) -> None:
+    def output(
+        self, what: str, *, may_be_remote: bool = False, replaced_kind: str | None = None
+    ) -> None:
         """``--output``, a `folder` that must be given; a URI, too, if it may be one of S3."""
         what += ", also as s3://BUCKET/KEY" if may_be_remote else ""
         self.folder(
-            "--output", what, required=True, may_be_remote=may_be_remote, is_replaced=replaces
+            "--output",
+            what,
+            required=True,
+            may_be_remote=may_be_remote,
+            replaced_kind=replaced_kind,
         )
 
     def reward(self, default: str, limit: str) -> None:

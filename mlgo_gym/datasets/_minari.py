@@ -18,6 +18,8 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
+import shutil
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -92,12 +94,13 @@ def export_minari(dataset: Dataset, dataset_id: str) -> int:
         How many decisions were written.
 
     Raises:
-        DatasetError: there is one of this name, Minari does not take the name, or a reward is not
-            known. Nothing is left of the set then.
+        DatasetError: there is a folder of this name, Minari does not take the name, or a reward is
+            not known. Nothing is left of the set then.
         EnvironmentSetupError: Minari or h5py is not installed.
     """
-    if dataset_id in minari.list_local_datasets():
-        raise DatasetError(dataset_id, "expected a new name, found a set of this name")
+    place = get_dataset_path(dataset_id)
+    if os.path.lexists(place):
+        raise DatasetError(dataset_id, f"expected a new name, found {str(place)!r}")
     policies = sorted({entry.key.policy for entry in dataset.modules})
     env = gymnasium.make(_environment(dataset.layout), **(dataset.header.settings or {}))
     facts: list[dict[str, Any]] = []
@@ -125,8 +128,7 @@ def export_minari(dataset: Dataset, dataset_id: str) -> int:
             made.storage.update_metadata({_KEY: dataset.header.to_json().decode()})
             made.storage.update_episode_metadata(facts)
     except BaseException as error:
-        with contextlib.suppress(Exception):
-            minari.delete_dataset(dataset_id)
+        shutil.rmtree(place, ignore_errors=True)
         if isinstance(error, ValueError) and not isinstance(error, DatasetError):
             raise DatasetError(dataset_id, f"Minari does not take it: {error}") from error
         raise

@@ -75,7 +75,7 @@ def save_model(
             with model_folder(directory, problem, model.features(), card, texts) as staged:
                 _write(model, problem, staged)
             return
-        with staged_folder(directory) as staged:
+        with staged_folder(directory, CARD_FILE) as staged:
             shutil.copytree(model, staged, dirs_exist_ok=True)
             made_for: dict[str, Any] = read_model_json(staged / CARD_FILE, str(model))
             write_json(staged / CARD_FILE, made_for | dict(card))

@@ -32,7 +32,7 @@ def model_folder(
         ModelError: the folder cannot be written.
     """
     try:
-        with staged_folder(directory) as staged:
+        with staged_folder(directory, CARD_FILE) as staged:
             yield staged
             write_json(staged / OUTPUT_SPEC_FILE, [_decision(problem)])
             made_for: dict[str, Any] = {

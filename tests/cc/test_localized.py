@@ -89,5 +89,5 @@ def test_a_folder_that_is_no_corpus_is_left_alone(tmp_path: Path) -> None:
     command = ("project", "--corpus", SAMPLE_CORPUS, "--output", "p.txt", "--local", "local")
     done = run(*command, cwd=tmp_path)
     assert done.returncode != 0
-    assert "expected a corpus, found a folder without corpus_description.json" in done.stderr
+    assert "expected an empty folder or one with corpus_description.json" in done.stderr
     assert (tmp_path / "local" / "notes.txt").read_text() == "mine"

@@ -490,3 +490,14 @@ def test_errors_of_the_command(tmp_path: Path, options: tuple[str, ...], message
     assert done.returncode != 0
     assert message in done.stderr
     assert not (tmp_path / "p.txt").exists()
+
+
+def test_a_folder_of_something_else_gets_no_modules(tmp_path: Path) -> None:
+    (tmp_path / "mine" / "corpus").mkdir(parents=True)
+    (tmp_path / "mine" / "corpus" / "thesis").touch()
+    (tmp_path / "build").mkdir()
+    command = ("project", "--build", "build", "--modules", "mine", "--output", "p.txt")
+    done = run(*command, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "expected an empty folder or one with project.json or sources.json" in done.stderr
+    assert (tmp_path / "mine" / "corpus" / "thesis").exists()

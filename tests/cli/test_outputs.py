@@ -179,6 +179,23 @@ def test_a_folder_that_is_an_input(name: str, option: argparse.Action) -> None:
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        "distill --model inlining-for-size --output mine",
+        "bench fetch tiers-v1 --output mine",
+        "box record --workload json --output mine",
+    ],
+)
+def test_a_folder_of_another_kind_is_not_replaced(words: str) -> None:
+    Path("mine").mkdir()
+    Path("mine", "thesis").touch()
+    done = run(*words.split(), cwd=Path.cwd())
+    assert done.returncode == 1
+    assert "expected an empty folder or one with " in done.stderr
+    assert Path("mine", "thesis").exists()
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         ("compile x.bc -o x.bc", "--output: expected another file than input, found 'x.bc'"),

@@ -131,10 +131,22 @@ def test_commands(tmp_path: Path) -> None:
 def test_a_name_that_is_taken_or_is_none(tmp_path: Path) -> None:
     dataset = Dataset.open(write(tmp_path / "set", episode(source())))
     export_minari(dataset, NAME)
-    with pytest.raises(DatasetError, match="expected a new name, found a set of this name"):
+    with pytest.raises(DatasetError, match="expected a new name, found "):
         export_minari(dataset, NAME)
     with pytest.raises(DatasetError, match="Minari does not take it: "):
         export_minari(dataset, "a name!")
+    assert minari.load_dataset(NAME).total_steps == 3
+
+
+def test_a_folder_that_a_name_leads_to_stays(tmp_path: Path) -> None:
+    dataset = Dataset.open(write(tmp_path / "set", episode(source())))
+    export_minari(dataset, NAME)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis").touch()
+    for name in (str(tmp_path / "mine"), NAME.partition("/")[0]):
+        with pytest.raises(DatasetError, match="expected a new name, found "):
+            export_minari(dataset, name)
+    assert (tmp_path / "mine" / "thesis").exists()
     assert minari.load_dataset(NAME).total_steps == 3
 
 

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from corpus_tools.manifest import MANIFEST_NAME
 from corpus_tools.scratch import scratch_folder
 from mlgo_gym.base import OptionsError
 from mlgo_gym.cli import Output
@@ -31,7 +32,7 @@ def add_options(add: shared.Options) -> None:
     add.file("--output", "the project file; keep it in version control", required=True)
     what = "write a corpus of the modules with those functions made local, for environments, "
     what += "evaluate, train and search"
-    add.folder("--local", what, is_replaced=True)
+    add.folder("--local", what, replaced_kind=MANIFEST_NAME)
     add.workers()
 
 

@@ -111,7 +111,7 @@ def make_suite(
         raise BenchmarkError(
             f"suite {suite.name}: expected {len(suite.packages)} packages, found no {missing[0]!r}"
         )
-    with staged_folder(output) as staged:
+    with staged_folder(output, SUITE_FILE) as staged:
         origins: dict[str, Any] = {}
         for name in suite.packages:
             progress(name)
@@ -160,7 +160,7 @@ def unpack(path: Path, output: Path, suite: Suite | None = None, called: str = "
             those of its suite.
     """
     where = called or str(path)
-    with staged_folder(output) as staged:
+    with staged_folder(output, SUITE_FILE) as staged:
         try:
             with open_regular(path) as file:
                 if (size := os.fstat(file.fileno()).st_size) > MAX_BYTES:

@@ -189,7 +189,7 @@ of another workload
         if name in [each.name for each in load_workloads(folder)]:
             expected = "expected a name that is not taken, found that of another workload"
             raise WorkloadError(f"workload {name!r}: {expected}")
-        with staged_folder(folder) as staged, _naming(staged, folder):
+        with staged_folder(folder, None) as staged, _naming(staged, folder):
             if folder.is_dir():
                 shutil.copytree(folder, staged, dirs_exist_ok=True)
             for path in map(Path, inputs):

@@ -35,11 +35,12 @@ from mlgo_gym.base import (
     MlgoGymError,
     OptionsError,
     TrainingError,
+    check_kind,
     read_bounded,
     read_json,
     write_json,
 )
-from mlgo_gym.cc import ALL
+from mlgo_gym.cc import ALL, RECORDS
 from mlgo_gym.corpus import ModuleKey, Packages
 from mlgo_gym.evaluation import ModuleScores, Setting, Track, in_order, module_scores
 from mlgo_gym.lab.tuning._tuned import TUNED, TuneChoice, Tuned, choose, linked_bytes
@@ -376,6 +377,7 @@ class Tuning:
                 known = self._state()
             else:
                 self.folder.mkdir(parents=True, exist_ok=True)
+                check_kind(self.folder, *RECORDS)
                 write_json(path, known := asked)
         except OSError as error:
             raise self._error(f"{error.filename}: {error.strerror}") from error

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mlgo_gym.base import TrainingError
 from mlgo_gym.cli import Output
 from mlgo_gym.cli import options as shared
+from mlgo_gym.model import CARD_FILE
 
 if TYPE_CHECKING:
     from mlgo_gym.cli import Grid
@@ -31,7 +32,7 @@ def add_options(add: shared.Options) -> None:
     add("--labels", "DIR", what + "the model in its run)", many=True)
     add("--lines", "N", "the most lines of rule.py", 40)
     add("--rounds", "N", "record calls N times: first under the model, then under rules", 2)
-    add.output("folder for the rule, a model directory", replaces=True)
+    add.output("folder for the rule, a model directory", replaced_kind=CARD_FILE)
     add.seed("everything random")
     add.settings()
     add.workers()

@@ -23,7 +23,7 @@ def add_options(add: shared.Options) -> None:
     add("suite", "NAME", "a suite that ships, or the file that describes one")
     what = "its archive, here or by https://HOST/FILE or s3://BUCKET/KEY (default: its "
     add("--archive", "FILE", what + "own, or it is built from recipes)", type=file_or_uri)
-    add.output("the suite's folder", replaces=True)
+    add.output("the suite's folder", replaced_kind="suite.json")
     add("--clang", "PATH", "clang 22, to build the suite (default: from PATH)")
     add.jobs(2)
 

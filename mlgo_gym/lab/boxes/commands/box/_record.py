@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from corpus_tools.manifest import MANIFEST_NAME
 from mlgo_gym.base import OptionsError, WorkloadError
 from mlgo_gym.cli import Output
 from mlgo_gym.cli import options as shared
@@ -29,7 +30,7 @@ def add_options(add: shared.Options) -> None:
     what = "a call: its number from 1, or median, the middle one; repeat for more (default: median)"
     add("--call", "WHICH", what, many=True, type=_call)
     add.opt_level()
-    add.output("folder for the boxes", replaces=True)
+    add.output("folder for the boxes", replaced_kind=MANIFEST_NAME)
 
 
 def _call(text: str) -> int | str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
+from corpus_tools.manifest import MANIFEST_NAME
 from mlgo_gym.cli import Output
 from mlgo_gym.cli import options as shared
 
@@ -18,7 +19,7 @@ EXAMPLE = "mlgo-gym profile attach --profile json.profdata --output counted"
 def add_options(add: shared.Options) -> None:
     add.corpus()
     add("--profile", "FILE", "the profile, as 'profile collect' writes it", required=True)
-    add.output("folder for the new corpus", replaces=True)
+    add.output("folder for the new corpus", replaced_kind=MANIFEST_NAME)
     add.workers()
 
 
