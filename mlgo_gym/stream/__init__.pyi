@@ -10,11 +10,11 @@ from ._training_log import TrainingLogWriter as TrainingLogWriter
 # For other packages of this project; not documented, and may change.
 
 from ._channel import Channel as Channel
-from ._channel import is_readable as is_readable
-from ._channel import is_writable as is_writable
 from ._channel import open_bytes as open_bytes
 from ._channel import path_of as path_of
 from ._channel import remove_stale_folders as remove_stale_folders
+from ._readable import is_readable as is_readable
+from ._readable import is_writable as is_writable
 from ._training_log import MAX_FEATURES as MAX_FEATURES
 from ._training_log import Event as Event
 from ._training_log import feature_specs as feature_specs

@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
-import select
 import stat
 import sys
 import tempfile
@@ -32,26 +31,9 @@ from corpus_tools.scratch import is_alive, process_namespace
 from mlgo_gym.base import EnvironmentSetupError, TrainingLogError, UsageError
 from mlgo_gym.stream._training_log import Context, Header, Observation, StreamDecoder
 
-_LONGEST_S: Final = 1_000_000.0
 _READ_BYTES: Final = 1 << 16
 _FIFO_STEM: Final = "channel"
 _DESCRIPTORS: Final = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
-
-
-def is_readable(descriptor: int, timeout_s: float) -> bool:
-    """Whether there is something to read, or the end, within so many seconds."""
-    return _is_ready(descriptor, select.POLLIN, timeout_s)
-
-
-def is_writable(descriptor: int, timeout_s: float) -> bool:
-    """Whether there is room to write, or nobody who reads, within so many seconds."""
-    return _is_ready(descriptor, select.POLLOUT, timeout_s)
-
-
-def _is_ready(descriptor: int, event: int, timeout_s: float) -> bool:
-    poll = select.poll()
-    poll.register(descriptor, event)
-    return bool(poll.poll(1000 * min(max(0.0, timeout_s), _LONGEST_S)))
 
 
 class Channel:
