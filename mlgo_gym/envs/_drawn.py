@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from corpus_tools.printable import printable
 from mlgo_gym.base import EnvironmentSetupError, OptionsError
 
 RENDER_MODES: Final = ("ansi", "rgb_array")
@@ -54,4 +55,5 @@ def rendered(mode: str | None, shown: Callable[[], str]) -> str | Picture | None
     """
     if mode is None:
         return None
-    return drawn(shown()) if mode == "rgb_array" else shown()
+    text = "".join(f"{printable(line)}\n" for line in shown().splitlines())  # names are foreign
+    return drawn(text) if mode == "rgb_array" else text

@@ -12,8 +12,10 @@ import numpy as np
 from mlgo_gym.base import CompilationError, UsageError
 from mlgo_gym.envs._decision_env import DecisionEnv
 from mlgo_gym.envs._observation_space import ObservationDict
+from mlgo_gym.envs._wrappers import InfoObservation
 
 _ADVICE = "default_advice"
+_CHANGING = (gymnasium.ActionWrapper, gymnasium.ObservationWrapper, gymnasium.RewardWrapper)
 
 
 class PerDecisionReward(
@@ -41,7 +43,8 @@ class PerDecisionReward(
         default: a function from an observation to an answer, in place of LLVM's own heuristic.
 
     Raises:
-        UsageError: LLVM does not say what it would answer, and there is no ``default``.
+        UsageError: LLVM does not say what it would answer, and there is no ``default``, or a
+            wrapper inside changes observations, actions or rewards.
 
     >>> import gymnasium, mlgo_gym
     >>> env = PerDecisionReward(gymnasium.make("mlgo_gym/InliningForSize-v0"))
@@ -63,6 +66,7 @@ class PerDecisionReward(
     ) -> None:
         gymnasium.utils.RecordConstructorArgs.__init__(self, default=default)
         gymnasium.Wrapper.__init__(self, env)
+        _check_inside(env)
         self._default = default
         self._value = 0.0
         self._owed = 0.0
@@ -118,3 +122,14 @@ class PerDecisionReward(
                     action = self._answer(observation, info)
         except CompilationError:
             return self._own.reward_on_truncation
+
+
+def _check_inside(env: gymnasium.Env[Any, Any]) -> None:
+    """See that forks, which have no wrappers, show and take what the environment does."""
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, (*_CHANGING, InfoObservation, PerDecisionReward)):
+            raise UsageError(
+                "PerDecisionReward: expected no wrapper inside that changes observations, actions "
+                f"or rewards, found {type(env).__name__}"
+            )
+        env = env.env

@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from mlgo_gym.base import UsageError
 from mlgo_gym.envs._observation_space import ObservationDict, boxes_of, dict_space
-from mlgo_gym.problems import DEFAULT_ADVICE
+from mlgo_gym.problems import DEFAULT_ADVICE, Problem
 
 _MASK: Final = "action_mask"
 
@@ -80,7 +80,7 @@ class SignedLogObservation(
         return {name: signed_log(value) for name, value in observation.items()}
 
 
-class _InfoObservation(
+class InfoObservation(
     gymnasium.Wrapper[dict[str, Any], Any, Any, Any], gymnasium.utils.RecordConstructorArgs
 ):
     """An observation that shows more than the environment's own, such as a part of the info."""
@@ -102,10 +102,13 @@ class _InfoObservation(
         """The environment's own observation, and more."""
 
 
-class DefaultAdviceObservation(_InfoObservation):
+class DefaultAdviceObservation(InfoObservation):
     """LLVM's own answer as one more feature, ``inlining_default``: ``int64 (1,)``, 0 or 1.
 
     In the terminal observation it is 0, as all features are.
+
+    Raises:
+        UsageError: LLVM does not say what it would answer, as in register allocation.
 
     >>> import gymnasium, mlgo_gym
     >>> env = DefaultAdviceObservation(gymnasium.make("mlgo_gym/InliningForSize-v0"))
@@ -117,6 +120,13 @@ class DefaultAdviceObservation(_InfoObservation):
     def __init__(self, env: gymnasium.Env[ObservationDict, Any]) -> None:
         gymnasium.utils.RecordConstructorArgs.__init__(self)
         gymnasium.Wrapper.__init__(self, env)
+        problem = getattr(env.unwrapped, "problem", None)
+        own = getattr(type(problem), "default_action", None)
+        if own is Problem.default_action:
+            raise UsageError(
+                "DefaultAdviceObservation: expected an environment in which LLVM says what it "
+                f"would answer, found {env}"
+            )
         boxes = boxes_of(env.observation_space)
         boxes[DEFAULT_ADVICE] = spaces.Box(0, 1, (1,), np.int64)
         self.observation_space = dict_space(boxes)
@@ -126,7 +136,7 @@ class DefaultAdviceObservation(_InfoObservation):
         return observation | {DEFAULT_ADVICE: np.array([advice], np.int64)}
 
 
-class ActionMaskObservation(_InfoObservation):
+class ActionMaskObservation(InfoObservation):
     """An observation with the mask of actions in it, for agents that look for the mask there.
 
     The observation is a dictionary of ``action_mask``, ``int8 (N,)``, and of the environment's own

@@ -376,7 +376,9 @@ def measure_of(problem: Problem) -> Measure:
 
 
 def check_alone(measure: Measure, problem: Problem, also: Iterable[Problem]) -> None:
-    """See that no other problem changes what register allocation is given."""
+    """See that others are other problems, and change not what register allocation is given."""
+    if any(each.name == problem.name for each in also):
+        raise OptionsError(f"{problem.name}: expected other problems beside it, found itself")
     others = ", ".join(each.name for each in also)
     if others and not measure.makes_objects:
         raise OptionsError(

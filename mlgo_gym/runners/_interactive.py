@@ -12,6 +12,7 @@ import contextlib
 import errno
 import io
 import os
+import stat
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -147,7 +148,11 @@ class InteractiveModelRunner(MLModelRunner):
         deadline = monotonic() + self._deadline_s
         while True:
             try:
-                return os.open(self._base + suffix, mode | os.O_NONBLOCK)
+                end = os.open(self._base + suffix, mode | os.O_NONBLOCK)
+                if stat.S_ISFIFO(os.fstat(end).st_mode):
+                    return end
+                os.close(end)
+                raise self._error(f"expected a FIFO at {suffix}, found something else")
             except OSError as error:
                 if error.errno != errno.ENXIO:
                     raise self._error(f"cannot open {suffix}: {error.strerror}") from error

@@ -249,6 +249,10 @@ def train(
     ...     trained.model.name, trained.validation["modules"]
     ('model', 1)
     """
+    if unknown := set(how) - RunSettings.__annotations__.keys():
+        raise TypeError(f"train() got an unexpected keyword argument {min(unknown)!r}")
+    if budget_minutes is not None and not budget_minutes > 0:
+        raise OptionsError(f"budget_minutes: expected a number above 0, found {budget_minutes!r}")
     check_choice("trainer", trainer, trainer_names())
     found = _trainer(trainer)
     kept, held_out = Packages.of(corpora).hold_out(hold_out_packages)

@@ -9,11 +9,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mlgo_gym.base import ModelError, OptionsError, open_regular
+from mlgo_gym.base import ModelError, ModuleError, OptionsError, open_regular
 from mlgo_gym.cli import options as shared
 from mlgo_gym.cli.show._output import Output
 
 if TYPE_CHECKING:
+    from mlgo_gym.corpus import ModuleKey, Packages
     from mlgo_gym.problems import PolicyLike, Problem
 
 DESCRIPTION = (
@@ -45,7 +46,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     packages = shared.packages_of(options)
     with contextlib.ExitStack() as stack:
         if options.traces:
-            name, policy = _of_traces(options, problem)
+            name, policy = _of_traces(options, problem, packages)
         else:
             name, policy = stack.enter_context(shared.policy_of(options, problem))
             name += _further_name(options, name)
@@ -73,7 +74,9 @@ def run(options: argparse.Namespace, output: Output) -> int:
     return output.warn_of_failures(reports)
 
 
-def _of_traces(options: argparse.Namespace, problem: Problem) -> tuple[str, PolicyLike]:
+def _of_traces(
+    options: argparse.Namespace, problem: Problem, packages: Packages
+) -> tuple[str, PolicyLike]:
     """A folder of traces as a policy, and its name."""
     from mlgo_gym.rollout import RecordedPolicy, Trace, trace_paths
 
@@ -83,7 +86,19 @@ def _of_traces(options: argparse.Namespace, problem: Problem) -> tuple[str, Poli
     traces = list(map(Trace.load, trace_paths(options.traces)))
     if not traces:
         raise OptionsError(f"--traces {str(options.traces)!r}: expected *.trace in it, found none")
+    known = {each.module_sha256 for each in traces}
+    if not any(_sha256(packages, key) in known for key in packages):
+        raise OptionsError(
+            f"--traces {str(options.traces)!r}: expected these modules, found others"
+        )
     return f"traces{_digest(options.traces)}", RecordedPolicy(traces, problem.policy())
+
+
+def _sha256(packages: Packages, key: ModuleKey) -> str | None:
+    try:
+        return packages[key].sha256
+    except ModuleError:  # recording it says why
+        return None
 
 
 def _further_name(options: argparse.Namespace, name: str) -> str:

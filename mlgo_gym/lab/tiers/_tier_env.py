@@ -145,8 +145,10 @@ class TierUpEnv(gymnasium.Env[_Observation, np.int64]):
         """Begin a program: the next of a shuffled order, or ``options={"recording": NAME}``.
 
         Raises:
-            OptionsError: no recording has the name.
+            OptionsError: no recording has the name, or there is another option.
         """
+        if unknown := set(options or {}) - {"recording"}:
+            raise OptionsError(f"reset options: expected only 'recording', found {sorted(unknown)}")
         super().reset(seed=seed)
         if seed is not None:
             self._order = []

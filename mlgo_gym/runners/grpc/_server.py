@@ -91,7 +91,8 @@ class Service:
     def _converse(
         self, requests: Iterator[messages.CompilerMessage], context: grpc.ServicerContext
     ) -> Iterator[messages.HostMessage]:
-        with closing(self._bounded(requests, context)) as bounded:
+        watchdog = Watchdog(context.cancel)
+        with closing(self._bounded(requests, watchdog)) as bounded:
             first = next(bounded, None)
             if first is None:
                 return
@@ -102,15 +103,16 @@ class Service:
                 for request in bounded:
                     answer = session.take(request)
                     if answer is not None:
+                        watchdog.arm(self.limits.idle_s)  # until the peer takes it
                         yield answer
+                        watchdog.disarm()
 
     def _bounded(
-        self, requests: Iterator[messages.CompilerMessage], context: grpc.ServicerContext
+        self, requests: Iterator[messages.CompilerMessage], watchdog: Watchdog
     ) -> Generator[messages.CompilerMessage]:
         """A stream's messages; one that is silent for too long ends, and keeps no thread."""
         limits, total_bytes = self.limits, 0
         deadline_s = limits.header_s
-        watchdog = Watchdog(context.cancel)
         try:
             for count in itertools.count(1):
                 watchdog.arm(deadline_s)
