@@ -8,7 +8,8 @@ The first agent records the data set; the others learn from it without LLVM::
 
 ``pip install torchrl 'mlgo-gym[minari]'`` brings what it needs. What is recorded are the answers of
 an agent that has learned nothing: LLVM's rule, unsure near its threshold. IQL imitates them, and
-those most that turned out well, so an agent answers as LLVM does where nothing is known.
+those most that turned out well. Agents learned so have not beaten LLVM on other modules yet:
+docs/results/training.md has numbers.
 """
 
 from __future__ import annotations

@@ -205,6 +205,10 @@ def test_version(tmp_path: Path) -> None:
             "compare by code size instead, with it beside InliningForSize",
         ),
         (
+            ["rollout", "--policy", "never", "--also", "inlining-for-size=always"],
+            "InliningForSize: expected other problems beside it, found itself",
+        ),
+        (
             ["rollout", "--sites"],
             "--sites: expected --log or --traces, found neither",
         ),

@@ -196,6 +196,15 @@ def test_no_host(tmp_path: Path) -> None:
     )
 
 
+def test_files_where_fifos_should_be(tmp_path: Path) -> None:
+    base = tmp_path / "channel"
+    for end in (".in", ".out"):
+        Path(f"{base}{end}").write_bytes(bytes(64))
+    with pytest.raises(RunnerError, match="expected a FIFO at .in, found something else"):
+        InteractiveModelRunner(base, INPUTS, OUTPUT)
+    assert Path(f"{base}.out").read_bytes() == bytes(64)
+
+
 def _half_host(base: Path) -> tuple[int, int]:
     for end in (".in", ".out"):
         os.mkfifo(f"{base}{end}")

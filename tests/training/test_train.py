@@ -48,6 +48,14 @@ def test_a_trainer_that_is_none(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+def test_keywords_and_budgets_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'nosuch'"):
+        train("clone", SAMPLE_CORPUS, output=tmp_path / "run", nosuch=1)  # type: ignore[call-arg]
+    for minutes in (0, -1, float("nan")):
+        with pytest.raises(OptionsError, match="budget_minutes: expected a number above 0"):
+            train("clone", SAMPLE_CORPUS, output=tmp_path / "run", budget_minutes=minutes)
+
+
 def test_what_is_left_out_is_said_once(tmp_path: Path) -> None:
     """Two packages have the same broken module, and nothing else."""
     (tmp_path / "broken.c.bc").write_bytes(b"no bitcode")

@@ -141,6 +141,8 @@ def test_recordings_take_turns(tmp_path: Path) -> None:
     assert env.reset(options={"recording": "a/c"})[1]["recording"] == "a/c"
     with pytest.raises(OptionsError, match="recording: expected one of a/b, a/c, found 'x'"):
         env.reset(options={"recording": "x"})
+    with pytest.raises(OptionsError, match=r"expected only 'recording', found \['program'\]"):
+        env.reset(options={"program": "a/c"})
 
 
 def test_bad_arguments(tmp_path: Path) -> None:
