@@ -453,7 +453,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         info["context"] = "" if pending is None or site else pending.context
         if self._sites:
             info["site"] = site.to_json() if site else ""
-        if type(self.problem).default_action is not Problem.default_action:
+        if self.problem.says_default:
             default = None if pending is None else self.problem.default_action(pending)
             info["default_advice"] = self._advice_type(-1 if default is None else default)
         return info | self._standing

@@ -121,8 +121,7 @@ class DefaultAdviceObservation(InfoObservation):
         gymnasium.utils.RecordConstructorArgs.__init__(self)
         gymnasium.Wrapper.__init__(self, env)
         problem = getattr(env.unwrapped, "problem", None)
-        own = getattr(type(problem), "default_action", None)
-        if own is Problem.default_action:
+        if isinstance(problem, Problem) and not problem.says_default:
             raise UsageError(
                 "DefaultAdviceObservation: expected an environment in which LLVM says what it "
                 f"would answer, found {env}"

@@ -153,6 +153,11 @@ class Problem(ABC):
         """The settings without which some of these features are not sent."""
         return [each for each, features in cls.optional.items() if {*features} & {*names}]
 
+    @property
+    def says_default(self) -> bool:
+        """Whether LLVM says what it would answer, which `default_action` then reads."""
+        return type(self).default_action is not Problem.default_action
+
     def default_action(self, observation: Observation) -> Action | None:  # noqa: ARG002
         """Return LLVM's own answer; ``None`` where LLVM does not say."""
         return None

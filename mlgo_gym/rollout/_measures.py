@@ -376,7 +376,7 @@ def measure_of(problem: Problem) -> Measure:
 
 
 def check_alone(measure: Measure, problem: Problem, also: Iterable[Problem]) -> None:
-    """See that others are other problems, and change not what register allocation is given."""
+    """See that others are other problems, and that none changes what the allocator is given."""
     if any(each.name == problem.name for each in also):
         raise OptionsError(f"{problem.name}: expected other problems beside it, found itself")
     others = ", ".join(each.name for each in also)
