@@ -55,6 +55,9 @@ class Packages:
     Attributes:
         corpora: where each module is.
 
+    Raises:
+        CorpusError: two modules have one label.
+
     >>> packages = Packages.of({"sample": Corpus.load(SAMPLE_CORPUS)})
     >>> key = ModuleKey("sample", "digest.c")
     >>> key in packages, packages[key].name, packages.size_bytes(key) > 1000
@@ -62,6 +65,16 @@ class Packages:
     """
 
     corpora: Mapping[ModuleKey, Corpus]
+
+    def __post_init__(self) -> None:
+        labels: dict[str, ModuleKey] = {}
+        for key in self:
+            first = labels.setdefault(self.label(key), key)
+            if first != key:
+                raise CorpusError(
+                    f"packages {first.package!r} and {key.package!r}: expected one module "
+                    f"{str(key)!r}, found one in each; give one of their folders another name"
+                )
 
     @classmethod
     def of(cls, given: PackagesLike) -> Packages:

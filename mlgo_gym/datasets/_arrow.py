@@ -63,7 +63,7 @@ def column_widths(header: DatasetHeader) -> dict[str, int]:
 def table_of(episodes: Sequence[Episode], schema: Any) -> Any:
     """Episodes of one problem as a table, a row for each decision."""
     lengths = [len(each) for each in episodes]
-    columns = [_text_column(texts, lengths) for texts in zip(*map(_texts, episodes), strict=True)]
+    columns = [_text_column(texts, lengths) for texts in zip(*map(texts_of, episodes), strict=True)]
     columns.append(pa.array(np.concatenate([np.arange(each, dtype=np.int32) for each in lengths])))
     observations = np.concatenate([each.observations for each in episodes])
     columns += [_values(observations[name]) for name in observations.dtype.names or ()]
@@ -168,7 +168,8 @@ def _type(spec: TensorSpec) -> Any:
     return column
 
 
-def _texts(episode: Episode) -> Iterator[str]:
+def texts_of(episode: Episode) -> Iterator[str]:
+    """The values of `TEXTS`, which are the same in all rows of an episode."""
     source = episode.source
     yield from (source.package, source.module, source.module_sha256, source.policy)
     yield settings_text(source.settings)

@@ -36,7 +36,7 @@ from mlgo_gym.base import (
     parse_json,
     replacing,
 )
-from mlgo_gym.datasets._arrow import arrow_schema, pa, pq, table_of
+from mlgo_gym.datasets._arrow import arrow_schema, pa, pq, table_of, texts_of
 from mlgo_gym.datasets._episodes import Episode, SourceKey
 from mlgo_gym.datasets._header import METADATA_KEY, DatasetHeader
 
@@ -45,6 +45,9 @@ MODULES_KEY: Final = b"mlgo_gym.modules"
 
 _ROW_GROUP_BYTES: Final = 8 << 20
 """How many bytes of observations are written, and read, at once."""
+
+_ROW_GROUP_TEXT: Final = 1 << 25
+"""How many characters of episodes' texts are, unless one episode has more."""
 
 SUFFIX: Final = ".parquet"
 
@@ -158,12 +161,24 @@ def write_part(
     with staged(path) as file:
         writer = pq.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True)
         try:
-            if episodes:
-                table = table_of(episodes, schema)
+            for some in _by_length(episodes):
+                table = table_of(some, schema)
                 writer.write_table(table, row_group_size=max(1, _ROW_GROUP_BYTES // row_bytes))
             writer.add_key_value_metadata({MODULES_KEY: entries})
         finally:
             writer.close()
+
+
+def _by_length(episodes: Sequence[Episode]) -> Iterator[Sequence[Episode]]:
+    """The episodes in parts whose texts fit into a row group."""
+    start = length = 0
+    for index, episode in enumerate(episodes):
+        length += sum(map(len, texts_of(episode)))
+        if length > _ROW_GROUP_TEXT and index > start:
+            yield episodes[start:index]
+            start, length = index, sum(map(len, texts_of(episode)))
+    if episodes:
+        yield episodes[start:]
 
 
 @contextlib.contextmanager

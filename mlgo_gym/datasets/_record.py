@@ -11,7 +11,7 @@ from mlgo_gym.corpus import ModuleKey, Packages, PackagesLike, check_not_final
 from mlgo_gym.datasets._episodes import Source, episodes_of_report
 from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._writer import DatasetWriter
-from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, CompileOptions, Jobs, llvm_version
+from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, CompileOptions, Jobs, llvm_version, options_of
 from mlgo_gym.problems import PolicyLike, Problem
 from mlgo_gym.rollout import ModuleReport, rollout
 
@@ -35,27 +35,28 @@ def header_of(problem: Problem, opt_level: str | None = None) -> DatasetHeader:
 def remaining(writer: DatasetWriter, corpora: PackagesLike, policy_name: str) -> Packages:
     """The modules that a dataset does not have under a policy.
 
-    A module that cannot be read is among them: recording it reports why. One that has other bytes
-    than the dataset's is a `DatasetError`.
+    A module that cannot be read is among them: recording it reports why. One that has other bytes,
+    or is compiled at another level, than the dataset's is a `DatasetError`.
     """
     packages = Packages.of(corpora)
     known = {
-        ModuleKey(key.package, key.module): key.module_sha256
-        for key in writer.keys
+        ModuleKey(key.package, key.module): (key.module_sha256, opt_level)
+        for key, opt_level in writer.levels.items()
         if key.policy == policy_name
     }
     left = []
     for key in packages:
-        if key in known and (found := _sha256(packages, key)) is not None:
-            if found != known[key]:
+        found = _state(packages, key, writer.header.opt_level) if key in known else None
+        if found is None:
+            left.append(key)
+            continue
+        for name, was, now in zip(("SHA-256", "level"), known[key], found, strict=True):
+            if now is not None and was != now:
                 raise DatasetError(
                     str(writer.folder),
-                    f"module {key.name!r} of package {key.package!r}: expected SHA-256 "
-                    f"{known[key]}, found {found}: the corpus has changed since; record into "
-                    "another folder",
+                    f"module {key.name!r} of package {key.package!r}: expected {name} {was}, "
+                    f"found {now}: the corpus has changed since; record into another folder",
                 )
-        else:
-            left.append(key)
     return packages.only(left)
 
 
@@ -123,8 +124,12 @@ def record(
             yield report.without_decisions()
 
 
-def _sha256(packages: Packages, key: ModuleKey) -> str | None:
+def _state(
+    packages: Packages, key: ModuleKey, opt_level: str | None
+) -> tuple[str, str | None] | None:
+    """The hash of a module that can be read, and its level, unless its functions say which."""
     try:
-        return packages[key].sha256
+        module = packages[key]
+        return module.sha256, options_of(module, opt_level).opt_level
     except ModuleError:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from pathlib import Path
 from typing import Final
 
@@ -42,7 +42,8 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
         max_part_age_s: how long it may be filled before it is written as it is, in seconds.
 
     Attributes:
-        keys: the modules that are there, with those that are in no part yet.
+        levels: the modules that are there, with those that are in no part yet, and the level that
+            each was compiled at.
 
     Raises:
         DatasetError: the folder cannot be written, another process is writing there, or it has
@@ -68,7 +69,7 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
         self.folder: Final = place_of(folder)
         self.header = header
         self._has_decisions = False
-        self.keys: set[SourceKey] = set()
+        self.levels: dict[SourceKey, str] = {}
         self._max_part_bytes = max_part_bytes
         self._max_part_age_s = max_part_age_s
         self._modules: list[ModuleEntry] = []
@@ -81,6 +82,11 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
             self._parts: PartFolder = stack.enter_context(part_folder(self.folder))
             self._go_on()
             self._resources: contextlib.ExitStack | None = stack.pop_all()
+
+    @property
+    def keys(self) -> Set[SourceKey]:
+        """The modules that are there."""
+        return self.levels.keys()
 
     def add(self, source: Source, episodes: Iterable[Episode]) -> None:
         """Take in all decisions of a module, in order; it may have none.
@@ -108,7 +114,7 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
         if not self._modules:
             self._started_s = time.monotonic()
         self.header, self._has_decisions = header, self._has_decisions or bool(taken)
-        self.keys.add(source.key)
+        self.levels[source.key] = source.opt_level
         decisions = sum(map(len, taken))
         self._modules.append(ModuleEntry(*source.key, source.opt_level, decisions))
         self._episodes += taken
@@ -143,7 +149,8 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
                 write_part(path, self.header, merged(self._modules), self._episodes)
         except DatasetError:
             there = {each.key for each in self._modules[: self._written]}
-            self.keys -= {each.key for each in self._modules} - there
+            for key in {each.key for each in self._modules} - there:
+                del self.levels[key]
             self._begin_next()
             raise
         self._written = len(self._modules)
@@ -171,7 +178,7 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
             differences = self.differences(part.header, of_decisions=part.rows > 0)
             if differences := differences + self.header.score_differences(part.header):
                 raise DatasetError(str(path), "; ".join(differences))
-            self.keys.update(each.key for each in part.modules)
+            self.levels.update((each.key, each.opt_level) for each in part.modules)
             self._next_number = number + 1
             if part.rows:
                 self.header, self._has_decisions = self._with_layout(part.header.layout), True

@@ -118,20 +118,28 @@ def rewards_of(
 
 
 def describe(packages: Packages) -> dict[str, Any]:
-    """For a card: how many modules of each package, and a hash of those that can be read.
+    """For a card: how many modules of each package, and hashes of those that can be read.
+
+    One hash is of their bitcode, one of the options that their command lines stand for.
 
     Raises:
         ModuleError: one cannot be read now that could be another time, with another hash.
     """
-    digest = hashlib.sha256()
+    bitcode, options = hashlib.sha256(), hashlib.sha256()
     for key in packages:
         try:
-            digest.update(bytes.fromhex(packages[key].sha256))
+            module = packages[key]
+            bitcode.update(bytes.fromhex(module.sha256))
+            options.update(f"{options_of(module).settings()}\n".encode())
         except MlgoGymError as error:
             if error.errno in _PASSING:
                 raise
     counts = {package: len(keys) for package, keys in packages.by_package.items()}
-    return {"modules": counts, "sha256": digest.hexdigest()}
+    return {
+        "modules": counts,
+        "sha256": bitcode.hexdigest(),
+        "options_sha256": options.hexdigest(),
+    }
 
 
 def check_lasting(failure: Failure) -> None:

@@ -67,6 +67,20 @@ def test_some_of_them(packages: Packages, sample: Corpus) -> None:
     assert len(drawn) > 1
 
 
+def test_two_modules_of_one_label(tmp_path: Path) -> None:
+    """``a`` with ``b/digest.c`` and ``a/b`` with ``digest.c``: one of them would be lost."""
+    (tmp_path / "b").mkdir()
+    for folder in (tmp_path, tmp_path / "b"):
+        shutil.copy(SAMPLE_CORPUS / "digest.c.bc", folder)
+    outer, inner = Corpus(tmp_path, ("b/digest.c",)), Corpus(tmp_path / "b", ("digest.c",))
+    with pytest.raises(CorpusError) as caught:
+        Packages.of({"a": outer, "a/b": inner})
+    assert str(caught.value) == (
+        "packages 'a' and 'a/b': expected one module 'a/b/digest.c', found one in each; give one "
+        "of their folders another name"
+    )
+
+
 def test_every_fourth_module_is_held_out() -> None:
     kept, held = lettered(a=6, b=3, c=1).hold_out()
     assert keys(held) == ["a/d", "b/c"]

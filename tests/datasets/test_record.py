@@ -129,6 +129,17 @@ def test_a_corpus_that_has_changed(small: Corpus, tmp_path: Path) -> None:
     assert f"found {corpus[name].sha256}: the corpus has changed since" in str(caught.value)
 
 
+def test_a_command_line_that_has_changed(small: Corpus, tmp_path: Path) -> None:
+    """A dataset would hold decisions of two levels."""
+    corpus = own(small, tmp_path)
+    (name, *_) = recorded(tmp_path / "set", corpus, count=1)
+    path = corpus.folder / f"{name}.cmd"
+    path.write_bytes(path.read_bytes().replace(b"-Oz", b"-O3"))
+    with pytest.raises(DatasetError) as caught:
+        recorded(tmp_path / "set", corpus)
+    assert f"module {name!r} of package 'small': expected level Oz, found O3" in str(caught.value)
+
+
 def test_a_module_that_is_gone_is_left_to_the_compiler(small: Corpus, tmp_path: Path) -> None:
     corpus = own(small, tmp_path)
     recorded(tmp_path / "set", corpus)

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.base._tensor_spec import TensorSpec
+from mlgo_gym.datasets import _parts
 from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._logs import LogEpisodes, export_log
+from mlgo_gym.datasets._parts import opened
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import DatasetError, UsageError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
@@ -76,6 +78,20 @@ def test_parts_are_bounded(tmp_path: Path) -> None:
         same(found, episode(source(number), number + 1, seed=number))
         for number, found in enumerate(dataset.episodes())
     )
+
+
+def test_long_names_of_contexts_are_in_row_groups_that_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader takes no row group above a limit, and names may be long."""
+    monkeypatch.setattr(_parts, "_ROW_GROUP_TEXT", 1500)
+    contexts = [f"{index}{'x' * 700}" for index in range(3)] + ["short", "names"]
+    with DatasetWriter(tmp_path, HEADER) as writer:
+        writer.add(source(), [episode(source(), context=context) for context in contexts])
+    with opened(tmp_path / "part-00000.parquet") as file:
+        rows = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
+    assert rows == [3, 3, 9]
+    assert [each.context for each in Dataset.open(tmp_path).episodes()] == contexts
 
 
 def test_a_part_is_written_when_it_is_old(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import pickle  # noqa: TID251 - what is pickled here is our own
+import shutil
 from pathlib import Path
 
 import pytest
@@ -91,7 +92,25 @@ def test_a_module_that_cannot_be_read_now(tmp_path: Path) -> None:
     with pytest.raises(ModuleError) as missing:
         packages[ModuleKey("mine", "a.c")]
     check_lasting(Failure(missing.value))
-    assert describe(packages) == {"modules": {"mine": 1}, "sha256": hashlib.sha256().hexdigest()}
+    nothing = hashlib.sha256().hexdigest()
+    assert describe(packages) == {
+        "modules": {"mine": 1},
+        "sha256": nothing,
+        "options_sha256": nothing,
+    }
+
+
+def test_a_run_is_not_gone_on_with_at_another_level(tmp_path: Path) -> None:
+    """The bitcode is the same; the command line beside it is not."""
+    name = "json_write.c"
+    for suffix in (".bc", ".cmd"):
+        shutil.copy(SAMPLE_CORPUS / f"{name}{suffix}", tmp_path)
+    packages = Packages.of({"mine": Corpus(tmp_path, (name,))})
+    before = describe(packages)
+    command = (tmp_path / f"{name}.cmd").read_bytes()
+    (tmp_path / f"{name}.cmd").write_bytes(command.replace(b"-Oz", b"-O3"))
+    after = describe(packages)
+    assert {key for key in before if before[key] != after[key]} == {"options_sha256"}
 
 
 @pytest.mark.parametrize("is_sent", [False, True])
