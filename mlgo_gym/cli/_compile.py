@@ -154,10 +154,11 @@ def _form(options: argparse.Namespace) -> Form:
     if options.corpus:
         return options.emit or "object"
     path: Path = options.output
-    if str(path) == "-" or (path.suffix == ".ll" and not options.emit):
+    suffix = path.suffix.lower()
+    if str(path) == "-" or (suffix == ".ll" and not options.emit):
         expected = f"a file, such as NAME{', NAME'.join(_FORMS)}"
         raise OptionsError(f"--output: expected {expected}, found {str(path)!r}")
-    return options.emit or _FORMS.get(path.suffix, "object")
+    return options.emit or _FORMS.get(suffix, "object")
 
 
 def _files(output: Path, options: argparse.Namespace) -> list[Path]:

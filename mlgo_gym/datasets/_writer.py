@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Final
 
@@ -84,7 +85,7 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
             self._resources: contextlib.ExitStack | None = stack.pop_all()
 
     @property
-    def keys(self) -> Set[SourceKey]:
+    def keys(self) -> AbstractSet[SourceKey]:
         """The modules that are there."""
         return self.levels.keys()
 

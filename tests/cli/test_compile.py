@@ -257,6 +257,15 @@ def test_errors(arguments: list[str], message: str, tmp_path: Path) -> None:
     assert sorted(each.name for each in tmp_path.iterdir()) == ["other"]
 
 
+def test_a_suffix_in_capitals_says_the_same(tmp_path: Path, sample: Corpus) -> None:
+    source = tmp_path / "digest.bc"
+    source.write_bytes(sample["digest.c"].data)
+    for suffix, start in {"S": b"\t.file", "BC": b"BC\xc0\xde", "O": b"\x7fELF"}.items():
+        target = tmp_path / f"out.{suffix}"
+        assert main(["compile", str(source), "-o", str(target), "--policy", "default"]) == 0
+        assert target.read_bytes().startswith(start)
+
+
 def test_failures_are_reported_by_the_problems_measure(tmp_path: Path) -> None:
     """All modules fail, and the title and the key are those of a third party's measure."""
     example = Path(__file__).parents[2] / "examples" / "loaded_size"
@@ -283,7 +292,7 @@ def test_failures_are_reported_by_the_problems_measure(tmp_path: Path) -> None:
     assert list(found["total"]) == ["modules", "baseline_loaded_size_bytes", "loaded_size_bytes"]
 
 
-@pytest.mark.parametrize("output", ["-", "x.ll"])
+@pytest.mark.parametrize("output", ["-", "x.ll", "x.LL"])
 def test_outputs_that_cannot_be(
     output: str, tmp_path: Path, sample: Corpus, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -35,7 +35,7 @@ def as_grid(reports: Sequence[ModuleReport], policies: Sequence[str]) -> Grid:
     counts = amount(sum(map(_decisions, complete))), amount(baseline)
     changes = (ratio(_total(complete, policy), baseline) for policy in policies)
     headings = ("module", "decisions", f"LLVM, {title}", *policies)
-    return Grid(headings, rows, ["total", *counts, *changes])
+    return Grid(headings, rows, ["total", *counts, *changes] if complete else ())
 
 
 def as_json(reports: Sequence[ModuleReport], policies: Sequence[str]) -> dict[str, Any]:
