@@ -162,6 +162,8 @@ def evaluate(
     >>> print(evaluate("inlining-for-size", {"sample": few}))
     inlining-for-size: linked text -5.25 %, 2 modules, 0 worse
     """
+    if seed < 0:
+        raise OptionsError(f"seed: expected a whole number from 0 on, found {seed}")
     given = [models] if isinstance(models, Path | str) else list(models)
     paths = [find_model(str(each)) for each in given]
     packages = Packages.of(corpora)

@@ -42,7 +42,8 @@ def learning_curve(
         seed: of the bootstrap.
 
     Raises:
-        OptionsError: there is no agent, or a curve has fewer than two points.
+        OptionsError: there is no agent, or a curve has fewer than two points or one that is not
+            finite.
         EnvironmentSetupError: matplotlib is missing.
 
     >>> curves = [[(0, -0.3), (1000, 0.01)], [(0, -0.3), (1000, 0.03)]]
@@ -85,6 +86,10 @@ def _on_one_axis(
         raise OptionsError(
             f"learning_curve: {name}: expected curves of {_LEAST_POINTS} points or more, found "
             f"one of {shortest}"
+        )
+    if not all(np.isfinite(each).all() for each in arrays):
+        raise OptionsError(
+            f"learning_curve: {name}: expected finite numbers, found NaN or infinity"
         )
     first, last = max(each[0, 0] for each in arrays), min(each[-1, 0] for each in arrays)
     places = np.unique(np.concatenate([each[:, 0] for each in arrays]))

@@ -128,17 +128,17 @@ def workers(state: Callable[[], _State], jobs: Jobs = 1) -> Executor[_State]:
         jobs: how many there are.
 
     Raises:
-        OptionsError: ``jobs`` is not above 0.
+        OptionsError: ``jobs`` is neither above 0 nor makes executors.
 
     >>> from mlgo_gym import Compiler
     >>> with workers(Compiler, jobs=1) as executor:
     ...     list(executor.run(lambda compiler, item: 2 * item, [1, 2], in_order=True))
     [2, 4]
     """
-    if not isinstance(jobs, int):
+    if callable(jobs):
         return jobs(state)
-    if jobs < 1:
-        raise OptionsError(f"jobs: expected a number above 0, found {jobs}")
+    if not isinstance(jobs, int) or jobs < 1:
+        raise OptionsError(f"jobs: expected a number above 0, found {jobs!r}")
     return _Threads(state, jobs) if jobs > 1 else _ThisThread(state)
 
 

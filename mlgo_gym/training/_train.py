@@ -390,8 +390,12 @@ def check_trainer_settings(trainer: str, settings: Sequence[str]) -> None:
 
 def configured(config: Any, settings: Sequence[str]) -> Any:
     """A dataclass with some fields set, by texts such as ``fit.epochs=10``."""
+    given: set[str] = set()
     for setting in settings:
         name, found, text = setting.partition("=")
+        if name in given:
+            raise OptionsError(f"--set {name}: expected one value, found two")
+        given.add(name)
         try:
             value = json.loads(text) if found else None
         except ValueError:

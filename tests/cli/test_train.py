@@ -78,6 +78,8 @@ def test_settings_reach_the_configuration() -> None:
         with pytest.raises(OptionsError) as error:
             configured(AdvantageConfig(), [setting])
         assert str(error.value) == message
+    with pytest.raises(OptionsError, match="^--set rounds: expected one value, found two$"):
+        configured(AdvantageConfig(), ["rounds=5", "rounds=6"])
 
 
 def test_a_package_that_is_not_there_cannot_be_held_out(

@@ -46,6 +46,10 @@ def test_one_seed_has_no_interval() -> None:
             {"PPO": [[(0, 0.0), (1, 1.0)], [(0, 0.0)]]},
             "learning_curve: PPO: expected curves of 2 points or more, found one of 1",
         ),
+        (
+            {"PPO": [[(0, 0.0), (1, float("nan"))]]},
+            "learning_curve: PPO: expected finite numbers, found NaN or infinity",
+        ),
     ],
 )
 def test_nothing_to_draw(agents: dict[str, list[list[tuple[float, float]]]], message: str) -> None:

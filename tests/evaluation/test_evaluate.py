@@ -11,7 +11,7 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import ModuleError, OptionsError, TraceError
-from mlgo_gym.evaluation._evaluate import Setting, module_scores, with_searched
+from mlgo_gym.evaluation._evaluate import Setting, evaluate, module_scores, with_searched
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always, never
 from mlgo_gym.problems._policy import PolicyLike
@@ -36,6 +36,11 @@ def test_a_policy_of_the_baselines_name(sample: Corpus) -> None:
     with pytest.raises(OptionsError) as caught:
         next(module_scores(sample, {"LLVM": never}, Setting(InliningForSize())))
     assert str(caught.value) == "policy: expected a name other than 'LLVM', found it"
+
+
+def test_a_seed_that_cannot_be_is_refused_before_the_work(sample: Corpus) -> None:
+    with pytest.raises(OptionsError, match="^seed: expected a whole number from 0 on, found -1$"):
+        evaluate("no-such-model", sample, seed=-1)
 
 
 def test_what_a_search_has_found(compiler: Compiler, sample: Corpus, tmp_path: Path) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -157,8 +158,10 @@ def test_the_largest_is_started_first(sample: Corpus) -> None:
 
 
 def test_bad_settings(small: Corpus) -> None:
-    with pytest.raises(OptionsError, match="^jobs: expected a number above 0, found 0$"):
-        next(rollout(small, {}, LIFTED, jobs=0))
+    for jobs in (0, 1.5, "2", None):
+        message = f"jobs: expected a number above 0, found {jobs!r}"
+        with pytest.raises(OptionsError, match=f"^{re.escape(message)}$"):
+            next(rollout(small, {}, LIFTED, jobs=cast("int", jobs)))
     with pytest.raises(OptionsError, match="^opt_level: expected one of"):
         next(rollout(small, {}, LIFTED, opt_level="fast"))
 
