@@ -24,6 +24,7 @@ repository, and in ``shipped`` here in a wheel.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -222,7 +223,7 @@ def read_card(model: Path, inputs: Sequence[TensorSpec] = ()) -> ModelCard | Non
     'InliningForSize'
     """
     path = model / CARD_FILE
-    if not path.is_file():
+    if not os.path.lexists(path):
         return None
     card = _parse(read_model_json(path, str(model)), str(model))
     if inputs:

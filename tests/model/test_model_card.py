@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,18 @@ def test_what_a_card_says(model: Path) -> None:
     assert card.differences(InliningForSize().layout.specs) == ("inlining_default",)
     (model / "card.json").unlink()
     assert read_card(model) is None
+
+
+def test_a_card_that_is_no_file_is_not_passed_over(model: Path) -> None:
+    card = model / "card.json"
+    card.unlink()
+    os.mkfifo(card)
+    with pytest.raises(ModelError, match=r"card\.json: expected a regular file, found a FIFO"):
+        read_card(model)
+    card.unlink()
+    card.symlink_to("nowhere")
+    with pytest.raises(ModelError, match=r"card\.json.*No such file or directory"):
+        read_card(model)
 
 
 @pytest.mark.parametrize("kind", [ReleaseModeModelRunner, ModelUnderTrainingRunner])

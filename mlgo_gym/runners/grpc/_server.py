@@ -128,7 +128,9 @@ class Service:
         finally:
             watchdog.close()
             if watchdog.has_fired:
-                _LOG.warning("ended a stream that said nothing for %g s", deadline_s)
+                _LOG.warning(
+                    "ended a stream that neither sent nor took a message for %g s", deadline_s
+                )
 
     def _header(self, first: messages.CompilerMessage) -> Header:
         kind = first.WhichOneof("message")
