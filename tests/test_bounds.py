@@ -22,7 +22,6 @@ from mlgo_gym.base import _arrays as arrays
 from mlgo_gym.base import _remote as remote
 from mlgo_gym.base import _tensor_spec as tensor_spec
 from mlgo_gym.cc import _builds, _kept, _prepare, _project, _traces
-from mlgo_gym.cli import _source
 from mlgo_gym.cli import options as _options
 from mlgo_gym.corpus import _corpus
 from mlgo_gym.curation import _building
@@ -32,7 +31,7 @@ from mlgo_gym.lab.bench import _suite_runs as _run_of_bench
 from mlgo_gym.lab.boxes import _box, _described, _tracing
 from mlgo_gym.lab.cluster import _cluster, _ray_executor
 from mlgo_gym.lab.cluster import _ray_worker as scale_worker
-from mlgo_gym.lab.insight import _timeline
+from mlgo_gym.lab.insight import _source, _timeline
 from mlgo_gym.lab.programs import _profiles, _running
 from mlgo_gym.lab.tiers import _recording
 from mlgo_gym.lab.tuning import _seed_vocabulary, _tune

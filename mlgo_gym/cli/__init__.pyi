@@ -6,7 +6,6 @@ from ._extensions import Extension as Extension
 
 from ._search import inlining_problem_of as inlining_problem_of
 from ._search import searched as searched
-from ._source import SourceFolder as SourceFolder
 from ._train import Shown as Shown
 from ._values import file_or_uri as file_or_uri
 from ._values import place as place

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.cli._source import MAX_SOURCE_BYTES, SourceFolder
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.lab.insight._decision_changes import LineDecisions
+from mlgo_gym.lab.insight._source import MAX_SOURCE_BYTES, SourceFolder
 from mlgo_gym.lab.insight.commands._show_decisions import source_listing
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._task import Task

@@ -89,7 +89,7 @@ ELSEWHERE: Final = {
     "mlgo_gym/cc/_traces.py": _OWN,
     "mlgo_gym/cli/_models.py": "'card'",
     "mlgo_gym/cli/_serve.py": _BYTES,
-    "mlgo_gym/cli/_source.py": "lines of text, to be shown",
+    "mlgo_gym/lab/insight/_source.py": "lines of text, to be shown",
     "mlgo_gym/cli/dataset/_record.py": _BYTES,
     "mlgo_gym/cli/options.py": _BYTES,
     "mlgo_gym/cli/show/_page.py": _SHIPPED,

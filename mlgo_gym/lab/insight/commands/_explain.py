@@ -17,11 +17,12 @@ from mlgo_gym.cli import options as shared
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mlgo_gym.cli import Content, Section, SourceFolder
+    from mlgo_gym.cli import Content, Section
     from mlgo_gym.corpus import ModuleKey, Packages
     from mlgo_gym.evaluation import Setting
     from mlgo_gym.lab.insight._decision_changes import ModuleChange
     from mlgo_gym.lab.insight._placed_decisions import ExecutedProgram, PlacedDecisions
+    from mlgo_gym.lab.insight._source import SourceFolder
     from mlgo_gym.llvm import Done
     from mlgo_gym.problems import PolicyLike, Problem
 
@@ -56,8 +57,8 @@ def add_options(add: shared.Options) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    from mlgo_gym.cli import SourceFolder
     from mlgo_gym.evaluation import Setting
+    from mlgo_gym.lab.insight._source import SourceFolder
     from mlgo_gym.lab.insight.commands import _show_decisions as shown
     from mlgo_gym.problems import InliningForSize
 
