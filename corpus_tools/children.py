@@ -26,6 +26,10 @@ from corpus_tools.sandbox import confine
 _TAIL_LINES: Final = 20
 _GUARDIAN: Final = Path(__file__).with_name("guardian.py")
 
+_ELF64: Final = b"\x7fELF\x02\x01"
+_HEADER, _SEGMENT = 64, struct.Struct("<IIQQQQQQ")
+_INTERPRETER: Final = 3
+
 
 class _Guardian:
     """A child that kills the others when this process is gone (`corpus_tools.guardian`)."""
@@ -185,9 +189,6 @@ def _are_withheld() -> bool:
 
 
 _Result = TypeVar("_Result")
-_ELF64: Final = b"\x7fELF\x02\x01"
-_HEADER, _SEGMENT = 64, struct.Struct("<IIQQQQQQ")
-_INTERPRETER: Final = 3
 
 
 def start_alone(program: Path, start: Callable[[], _Result]) -> _Result:

@@ -43,6 +43,16 @@ _KINDS: Final = MappingProxyType(
 _BRIEF: Final = reprlib.Repr()
 _BRIEF.maxstring = _BRIEF.maxother = 80
 
+_CALLED: Final = {
+    type(None): "null",
+    bool: "a truth value",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    list: "a list",
+    dict: "a JSON object",
+}
+
 
 def brief(value: object) -> str:
     """Return a value as messages show it: long ones without their middle.
@@ -166,17 +176,6 @@ Shape: TypeAlias = "type | tuple[type, ...] | list[Shape] | dict[str, Shape]"
 
 The key ``*`` stands for all that are not named; a key that ends in ``?`` may be missing.
 """
-
-
-_CALLED: Final = {
-    type(None): "null",
-    bool: "a truth value",
-    int: "a whole number",
-    float: "a number",
-    str: "a text",
-    list: "a list",
-    dict: "a JSON object",
-}
 
 
 def shaped(value: Any, shape: Shape, name: str = "") -> Any:

@@ -39,6 +39,8 @@ from corpus_tools.tables import (
 _SUFFIX = ".toml"
 _LARGEST_BYTES = 1 << 20  # a hundred times the largest that ships
 
+_GLOBS = "a list of patterns relative to the sdist, without '..'"
+
 
 def _is_flag_table(value: object) -> bool:
     return (
@@ -55,8 +57,6 @@ def _is_file_table(value: object) -> bool:
         and all(isinstance(content, str) for content in value.values())
     )
 
-
-_GLOBS = "a list of patterns relative to the sdist, without '..'"
 
 FIELDS: Mapping[str, Field] = {
     "name": Field("lower-case letters, digits, '-', '_'", matches(r"[a-z0-9][a-z0-9_-]*")),

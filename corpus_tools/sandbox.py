@@ -124,6 +124,8 @@ _FATAL: Final[Mapping[str, tuple[tuple[int, int], ...]]] = MappingProxyType(
 """Numbers of calls by which a program reaches others; it ends by SIGSYS where they are refused."""
 _SOCKET, _AF_UNIX = (41, 198), 1
 
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
@@ -210,9 +212,6 @@ def confinement(
     filtered = _program_filter(column, architecture, fatal, copies=copies)
     calls = b"" if column < 0 else b"".join(filtered)
     return _ruleset(rights, _landlock_abi()), calls
-
-
-_LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def _call(number: int, *arguments: int | ctypes.Array[ctypes.c_char] | None) -> int:

@@ -22,6 +22,12 @@ _PIECE: Final = re.compile(
 _DOUBLE, _OPEN = 4, 5
 _ESCAPE: Final = re.compile(r'\\(["\\])')
 
+OBJECT_SUFFIXES = (".o", ".obj")
+_DEEPEST_RESPONSE_FILE = 16
+_MOST_ARGUMENTS = 1 << 18
+_MOST_OF_ALL = 1 << 23
+_MOST_CHARACTERS = 1 << 29
+
 
 def split_words(text: str) -> list[str]:
     r"""Split by the shell's rules for quotes and backslashes.
@@ -46,13 +52,6 @@ def split_words(text: str) -> list[str]:
         pieces = [] if pieces is None else pieces
         pieces.append(_ESCAPE.sub(r"\1", piece) if kind == _DOUBLE else piece)
     return words if pieces is None else [*words, "".join(pieces)]
-
-
-OBJECT_SUFFIXES = (".o", ".obj")
-_DEEPEST_RESPONSE_FILE = 16
-_MOST_ARGUMENTS = 1 << 18
-_MOST_OF_ALL = 1 << 23
-_MOST_CHARACTERS = 1 << 29
 
 
 class Status(enum.Enum):

@@ -39,6 +39,9 @@ _MAGICS = {b"!<arch>\n", _THIN_MAGIC}
 # The index that BSD's and Darwin's ranlib put in front.
 _SYMBOL_TABLE = "__.SYMDEF"
 
+IMPORTED_SUFFIX = ".3.import.bc"
+"""The ending of lld's names of modules that it saves after importing (``LTOBackend.cpp``)."""
+
 
 class Member(NamedTuple):
     """One member: its name, and where its bytes start and how many they are."""
@@ -166,10 +169,6 @@ def _is_archive(path: Path) -> bool:
     with suppress(OSError), open_regular(path) as stream:
         return stream.read(8) in _MAGICS
     return False
-
-
-IMPORTED_SUFFIX = ".3.import.bc"
-"""The ending of lld's names of modules that it saves after importing (``LTOBackend.cpp``)."""
 
 
 def list_folder(

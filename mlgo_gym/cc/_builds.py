@@ -31,6 +31,12 @@ _PROBES: Final = re.compile(
 )
 """Where CMake and Meson build what they try a compiler with."""
 
+MAX_LOG_BYTES: Final = 1 << 28
+"""The longest log that is read."""
+
+_FIELDS: Final = 4
+_SIZE: Final = re.compile(r"\d{1,20}", re.ASCII)
+
 
 class LeftOut(StrEnum):
     """Files of a build whose code is not counted."""
@@ -239,13 +245,6 @@ def _regular_files(path: Path) -> Iterator[Path]:
     else:
         path.stat()
         yield path
-
-
-MAX_LOG_BYTES: Final = 1 << 28
-"""The longest log that is read."""
-
-_FIELDS: Final = 4
-_SIZE: Final = re.compile(r"\d{1,20}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,48 @@ _LED_BACK: Final = 110
 """The exit status of an ``mlgo-cc`` whose clang starts ``mlgo-cc`` again."""
 _NEEDED: Final = ("MLGO_CACHE", "MLGO_NESTING")
 
+NATIVE: Final = Path(__file__).parent / "native"
+PROGRAMS: Final = ("mlgo-cc", "mlgo-c++", "mlgo-launch")
+
+_FOLDERS: Final = ("bin", "kept")
+_SCRATCH: Final = ".new-"
+_STAMP: Final = "sources"
+_LEAST_CPU: Final = MappingProxyType({"x86_64": "x86-64", "aarch64": "generic"})
+_PROBLEMS: Final = MappingProxyType(
+    {kind.driver_name: kind for kind in (InliningForSize, RegallocEviction)}
+)
+"""The questions that the driver in C knows, by the name that users say."""
+_ONLY_INSIDE: Final = ("inside.c", "forked.c", "local.c")
+_INSIDE: Final = (
+    *_ONLY_INSIDE, "answers.c", "call_site.c", "digest.c", "policy.c", "stream.c",
+)  # fmt: skip
+"""The sources of the library that clang's process loads; the driver has the rest of them, too."""
+_LIBRARY_FLAGS: Final = ("-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-z,now")
+_LIBRARIES: Final = ("-ldl", "-pthread")
+
+_GLUE: Final = """\
+#include "{native.name}.h"
+
+const struct mlgo_policy mlgo_policy = {{
+    MLGO_POLICY_VERSION, {native.name}_inputs, {inputs}, {native.name}_outputs, {outputs},
+    {decision}, "{sha256}", {vocabulary}, sizeof {vocabulary} - 1, {call_site},
+    {native.name}_evaluate,
+}};
+"""
+_CALL_SITE: Final = """\
+extern void *mlgo_llvm[], *mlgo_asks;
+void mlgo_take_call(void);
+{declared}
+static int32_t put_features(int64_t *values) {{
+  return {put};
+}}
+static const char *const FEATURES[] = {{{features}}}, *const SYMBOLS[] = {{{symbols}}};
+static const struct mlgo_call_site CALL_SITE = {{
+    FEATURES, {feature_count}, SYMBOLS, {symbol_count}, {llvm_major},
+    mlgo_llvm, &mlgo_asks, mlgo_take_call, (int32_t (*)(void *))put_features,
+}};
+"""
+
 
 def compile_c(compilers: Sequence[str], arguments: list[str], target: Path) -> bytes:
     """Compile and link by the first compiler that is none of ours; returns the file.
@@ -134,49 +176,6 @@ def c_compilers() -> list[str]:
     if not found:
         raise EnvironmentSetupError("mlgo-cc: expected a C compiler on PATH, found none")
     return found
-
-
-NATIVE: Final = Path(__file__).parent / "native"
-PROGRAMS: Final = ("mlgo-cc", "mlgo-c++", "mlgo-launch")
-
-_FOLDERS: Final = ("bin", "kept")
-_SCRATCH: Final = ".new-"
-_STAMP: Final = "sources"
-_LEAST_CPU: Final = MappingProxyType({"x86_64": "x86-64", "aarch64": "generic"})
-_PROBLEMS: Final = MappingProxyType(
-    {kind.driver_name: kind for kind in (InliningForSize, RegallocEviction)}
-)
-"""The questions that the driver in C knows, by the name that users say."""
-_ONLY_INSIDE: Final = ("inside.c", "forked.c", "local.c")
-_INSIDE: Final = (
-    *_ONLY_INSIDE, "answers.c", "call_site.c", "digest.c", "policy.c", "stream.c",
-)  # fmt: skip
-"""The sources of the library that clang's process loads; the driver has the rest of them, too."""
-_LIBRARY_FLAGS: Final = ("-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-z,now")
-_LIBRARIES: Final = ("-ldl", "-pthread")
-
-_GLUE: Final = """\
-#include "{native.name}.h"
-
-const struct mlgo_policy mlgo_policy = {{
-    MLGO_POLICY_VERSION, {native.name}_inputs, {inputs}, {native.name}_outputs, {outputs},
-    {decision}, "{sha256}", {vocabulary}, sizeof {vocabulary} - 1, {call_site},
-    {native.name}_evaluate,
-}};
-"""
-_CALL_SITE: Final = """\
-extern void *mlgo_llvm[], *mlgo_asks;
-void mlgo_take_call(void);
-{declared}
-static int32_t put_features(int64_t *values) {{
-  return {put};
-}}
-static const char *const FEATURES[] = {{{features}}}, *const SYMBOLS[] = {{{symbols}}};
-static const struct mlgo_call_site CALL_SITE = {{
-    FEATURES, {feature_count}, SYMBOLS, {symbol_count}, {llvm_major},
-    mlgo_llvm, &mlgo_asks, mlgo_take_call, (int32_t (*)(void *))put_features,
-}};
-"""
 
 
 def build_driver(folder: Path) -> None:

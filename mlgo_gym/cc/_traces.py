@@ -63,6 +63,12 @@ _NOT_SENT: Final = frozenset(chain.from_iterable(CALL_FEATURES.values()))
 _OWN_ERROR: Final = re.compile(r"mlgo-c(?:c|\+\+): error: (?:traces: )?(.*)")
 _UNLIKE: Final = "clang would not repeat its answers"
 
+UNADVISED: Final = (
+    "--mlgo-keep-smaller=", "--mlgo-inlining-model=", "--mlgo-regalloc-model=", "--mlgo-project=",
+    "--mlgo-traces=",
+)  # fmt: skip
+"""The settings by which a compilation is clang's own, whatever the environment says."""
+
 
 @dataclass(frozen=True, slots=True)
 class Build:
@@ -339,13 +345,6 @@ def _questions(trace: Trace) -> str:
 def _answers(trace: Trace) -> str:
     bits = "".join(str(int(each.item())) for each in trace.actions())
     return "".join(f"{int(bits[at : at + 4][::-1], 2):x}" for at in range(0, len(bits), 4))
-
-
-UNADVISED: Final = (
-    "--mlgo-keep-smaller=", "--mlgo-inlining-model=", "--mlgo-regalloc-model=", "--mlgo-project=",
-    "--mlgo-traces=",
-)  # fmt: skip
-"""The settings by which a compilation is clang's own, whatever the environment says."""
 
 
 def compile_objects(

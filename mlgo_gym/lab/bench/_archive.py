@@ -77,6 +77,8 @@ _COPIED: Final = 1 << 20
 _NAMED: Final = re.compile(rb"\d{1,4} path=(.+)\n", re.DOTALL)
 _XZ: Final = 6
 
+_SAMPLE: Final = "sample"
+
 
 def make_suite(
     suite: Suite,
@@ -283,9 +285,6 @@ def _check_llvm(suite: Suite) -> None:
             f"suite {suite.name}: expected LLVM {suite.llvm_version}, found {embedded_version()}; "
             "install the llvmlite of that LLVM"
         )
-
-
-_SAMPLE: Final = "sample"
 
 
 def suite_named(given: str | Path) -> Suite:

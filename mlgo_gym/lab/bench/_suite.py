@@ -61,6 +61,35 @@ TIERS: Final = "tiers"
 _KEPT_TEXT: Final = KeptText()
 _HOTSPOT: Final = "HotSpot's rule"
 
+SUITE_FILE: Final = "suite.json"
+SUMS_FILE: Final = "SHA256SUMS"
+PACKAGES_FILE: Final = "packages.json"
+RECORDINGS: Final = "recordings"
+PLAIN: Final = "plain"
+"""The modules as clang makes them."""
+
+LOCAL: Final = "local"
+"""The same, with the functions local that no other module of the package has."""
+
+BEST: Final = "best"
+"""The name of the best that is known among the policies of a suite of tiers."""
+
+_SHIPPED: Final = Path(__file__).parent / "suites"
+_VERSION: Final = 1
+_WORDS: Final = ("llvm_version", "problem", "opt_level", "split")
+_SHAPE: Final[dict[str, Shape]] = {
+    **dict.fromkeys(("name", "kind", "about", *_WORDS), str),
+    **{key: [str] for key in ("tracks", "packages")},
+}
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+NAME_EXPECTED: Final = "up to 64 letters, digits and ._+-"
+_MAX_TEXT: Final = 2048
+_MAX_JSON_BYTES: Final = 1 << 20
+_MAX_SUMS_BYTES: Final = 1 << 26
+MAX_FILE_BYTES: Final = 1 << 30
+_DIGITS: Final = 64
+_SHOWN: Final = 3
+
 
 @dataclass(frozen=True, slots=True)
 class CompiledModule:
@@ -206,36 +235,6 @@ KINDS: Final[Mapping[str, Kind]] = {
     TIERS: Kind(("seconds",), None, baseline=_HOTSPOT, rival=_HOTSPOT),
 }
 """The kinds of suites, by name."""
-
-
-SUITE_FILE: Final = "suite.json"
-SUMS_FILE: Final = "SHA256SUMS"
-PACKAGES_FILE: Final = "packages.json"
-RECORDINGS: Final = "recordings"
-PLAIN: Final = "plain"
-"""The modules as clang makes them."""
-
-LOCAL: Final = "local"
-"""The same, with the functions local that no other module of the package has."""
-
-BEST: Final = "best"
-"""The name of the best that is known among the policies of a suite of tiers."""
-
-_SHIPPED: Final = Path(__file__).parent / "suites"
-_VERSION: Final = 1
-_WORDS: Final = ("llvm_version", "problem", "opt_level", "split")
-_SHAPE: Final[dict[str, Shape]] = {
-    **dict.fromkeys(("name", "kind", "about", *_WORDS), str),
-    **{key: [str] for key in ("tracks", "packages")},
-}
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
-NAME_EXPECTED: Final = "up to 64 letters, digits and ._+-"
-_MAX_TEXT: Final = 2048
-_MAX_JSON_BYTES: Final = 1 << 20
-_MAX_SUMS_BYTES: Final = 1 << 26
-MAX_FILE_BYTES: Final = 1 << 30
-_DIGITS: Final = 64
-_SHOWN: Final = 3
 
 
 @dataclass(frozen=True, slots=True)

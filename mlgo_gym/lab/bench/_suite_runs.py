@@ -83,6 +83,10 @@ _DATE: Final = (1980, 1, 1, 0, 0, 0)
 SuiteValues = Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]
 """Numbers by track, by package, by policy (LLVM's own among them), and by measure."""
 
+_MAX_DECISIONS: Final = 1 << 26
+_OWN_TIERS: Final = "hotspot"
+"""Whose decisions a suite of tiers compares with: HotSpot's rule."""
+
 
 @dataclass(frozen=True, slots=True)
 class Card:
@@ -343,10 +347,6 @@ def _reports(
                 raise BenchmarkError(str(failure.within(str(report.key))))
             yield report
 
-
-_MAX_DECISIONS: Final = 1 << 26
-_OWN_TIERS: Final = "hotspot"
-"""Whose decisions a suite of tiers compares with: HotSpot's rule."""
 
 Progress = Callable[[str], None]
 

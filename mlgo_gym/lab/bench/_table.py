@@ -40,6 +40,24 @@ if TYPE_CHECKING:
 
 _Array = NDArray[Any]
 
+_SCORE, _BETTER = "normalised score", "better than the baseline"  # columns that are no measures
+_LEGEND: Final = (
+    "Changes are in per cent against {baseline}, means of packages; "
+    "scores are 0 for that heuristic and 100 for the best known. Brackets are 95 % bootstrap "
+    "intervals over packages and seeds."
+)
+
+_MARKUP: Final = re.compile(r"[\\`*_\[\]<>|~&#!]")
+
+_BEST: Final[Shape] = {
+    "suite_sha256": str,
+    "version": int,
+    "values": {"*": {"*": {"*": float}}},
+}
+
+_MOST: Final = 10
+"""So many of the best are drawn: as many colours as can be told apart."""
+
 
 def mean(scores: _Array) -> float:
     """The mean over packages of the means over seeds."""
@@ -90,20 +108,6 @@ def bootstrap(
     return float(low), float(high)
 
 
-_SCORE, _BETTER = "normalised score", "better than the baseline"  # columns that are no measures
-_LEGEND: Final = (
-    "Changes are in per cent against {baseline}, means of packages; "
-    "scores are 0 for that heuristic and 100 for the best known. Brackets are 95 % bootstrap "
-    "intervals over packages and seeds."
-)
-
-_MARKUP: Final = re.compile(r"[\\`*_\[\]<>|~&#!]")
-
-_BEST: Final[Shape] = {
-    "suite_sha256": str,
-    "version": int,
-    "values": {"*": {"*": {"*": float}}},
-}
 _Best = Mapping[str, Mapping[str, Mapping[str, float]]]
 
 
@@ -426,10 +430,6 @@ def table_json(made: Table) -> dict[str, Any]:
             for row in made.rows
         ],
     }
-
-
-_MOST: Final = 10
-"""So many of the best are drawn: as many colours as can be told apart."""
 
 
 def profile_figure(made: Table) -> Figure:

@@ -49,6 +49,16 @@ _VECTOR: Final = re.compile(r"<(\d+) x (\w+)>")
 _LARGE_BYTES: Final = 256
 _FLOATS: Final = {"half": 2, "bfloat": 2, "float": 4, "double": 8}
 
+MOST_STEPS: Final = 50_000
+"""More instructions than these are not counted: each takes some microseconds."""
+_PRCTL, _SET_TSC, _ENABLED, _FAULTS = 157, 26, 1, 2
+_READS_CLOCK: Final = (b"\x0f\x31", b"\x0f\x01\xf9")
+_TRIAL_S: Final = 10
+_FEW, _MOST_CALLS, _TIMED_NS = 8, 500, 5_000_000
+_ROUNDS: Final = 10
+_CALIBRATION_S: Final = 0.02
+_CLOCK_TICKS: Final = 100
+
 
 @dataclass(frozen=True, slots=True)
 class Effects:
@@ -228,18 +238,6 @@ def _end(effects: Effects) -> str:
 
 def _number(value: bytes) -> str:
     return f"{int.from_bytes(value, 'little'):#x}" if value else "nothing"
-
-
-MOST_STEPS: Final = 50_000
-"""More instructions than these are not counted: each takes some microseconds."""
-"""How many instructions of calls are looked at that are compared with each other."""
-_PRCTL, _SET_TSC, _ENABLED, _FAULTS = 157, 26, 1, 2
-_READS_CLOCK: Final = (b"\x0f\x31", b"\x0f\x01\xf9")
-_TRIAL_S: Final = 10
-_FEW, _MOST_CALLS, _TIMED_NS = 8, 500, 5_000_000
-_ROUNDS: Final = 10
-_CALIBRATION_S: Final = 0.02
-_CLOCK_TICKS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)

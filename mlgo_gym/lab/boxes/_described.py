@@ -65,6 +65,24 @@ _TAIL: Final = re.compile(
 _MARKS: Final = f' noinline "patchable-function-entry"="{NOP_BYTES}"'
 _ALWAYS: Final = re.compile(r"\b(?:alwaysinline|naked)\b")
 
+BOXES: Final = "boxes.json"
+PROGRAM: Final = "program"
+_VERSION: Final = 1
+_LARGEST_BYTES: Final = 1 << 26
+_LARGEST_PROGRAM: Final = 1 << 30
+_LIBRARY: Final = ("memcpy", "memmove", "memset", "memcmp", "bcmp", "strlen")
+"""Functions that LLVM may call where the source does not."""
+
+_DAMAGED: Final = (OSError, ValueError)
+_SHAPE: Final[Shape] = {
+    "version": int,
+    "llvm": str,
+    "program_sha256": str,
+    "opt_level": (str, type(None)),
+    "headers": {"*": str},
+    "boxes": [{"module": str, "function": str, "call": int, "effects": str}],
+}
+
 
 def opened(module: ModuleText, number: int) -> ModuleText:
     """The module with nothing that is local to it.
@@ -168,15 +186,6 @@ def candidate(module: ModuleText, name: str) -> str:
     if taken.search(text):
         text = f"{taken.sub(f'@{entry}', text)}\ndeclare void @{entry}()\n"
     return text
-
-
-BOXES: Final = "boxes.json"
-PROGRAM: Final = "program"
-_VERSION: Final = 1
-_LARGEST_BYTES: Final = 1 << 26
-_LARGEST_PROGRAM: Final = 1 << 30
-_LIBRARY: Final = ("memcpy", "memmove", "memset", "memcmp", "bcmp", "strlen")
-"""Functions that LLVM may call where the source does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,17 +389,6 @@ def saved(folder: Path) -> Described:
     return Described(
         workload, own / PROGRAM, headers, lambda name: corpus[modules[name]], level, boxes
     )
-
-
-_DAMAGED: Final = (OSError, ValueError)
-_SHAPE: Final[Shape] = {
-    "version": int,
-    "llvm": str,
-    "program_sha256": str,
-    "opt_level": (str, type(None)),
-    "headers": {"*": str},
-    "boxes": [{"module": str, "function": str, "call": int, "effects": str}],
-}
 
 
 def _wrong(folder: Path, problem: str) -> WorkloadError:

@@ -48,6 +48,42 @@ _OWN: Final = np.uint64(1 << 63 | 1 << 56)
 
 PAGE: Final = 4096
 
+AREA: Final = 0x60000000
+BYTES: Final = 1 << 26
+
+GADGET: Final = AREA
+"""A ``syscall`` instruction."""
+DONE: Final = AREA + 16
+"""An ``int3``, where a call that is tried returns to."""
+LOOP_TIMES: Final = 100
+LOOPS: Final = (AREA + 32, AREA + 48)
+"""Functions that go round in a loop, the second twice as often as the first."""
+
+_STUBS: Final = AREA + 0x1000
+_COUNTERS: Final = AREA + 0x200000
+TIMER: Final = AREA + 0x400000
+DATA: Final = AREA + 0x500000
+CANDIDATE: Final = AREA + 0x3000000
+STUB_BYTES: Final = 16
+MOST_FUNCTIONS: Final = (_COUNTERS - _STUBS) // STUB_BYTES
+"""The most functions of a program whose calls are counted."""
+
+_COUNT, _RESULTS, _TARGET, START = 0, 8, 16, 24
+_REGISTERS: Final = 64
+_FLOATS: Final = 512
+_TABLE: Final = 2048
+_SAVED: Final = (
+    *("rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp"),
+    *("r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"),
+)
+_ENTRY: Final = struct.Struct("<QQQ")
+MOST_COPIES: Final = 4096
+"""The most pages that are put back before a call."""
+RESULTS: Final = _TABLE + _ENTRY.size * (MOST_COPIES + 1)
+"""Where results begin, from the start of the timer's data."""
+
+NAME: Final = "boxes.timer"
+
 
 class Registers(ctypes.Structure):
     """``struct user_regs_struct`` of ``<sys/user.h>``."""
@@ -315,18 +351,6 @@ class Tracee:
             self._memory = -1
 
 
-AREA: Final = 0x60000000
-BYTES: Final = 1 << 26
-
-GADGET: Final = AREA
-"""A ``syscall`` instruction."""
-DONE: Final = AREA + 16
-"""An ``int3``, where a call that is tried returns to."""
-LOOP_TIMES: Final = 100
-LOOPS: Final = (AREA + 32, AREA + 48)
-"""Functions that go round in a loop, the second twice as often as the first."""
-
-
 def _loop(times: int) -> bytes:
     """``mov $times, %ecx; 1: dec %ecx; jnz 1b; ret``."""
     return (b"\xb9" + struct.pack("<I", times) + b"\xff\xc9\x75\xfc\xc3").ljust(16, b"\xcc")
@@ -335,15 +359,6 @@ def _loop(times: int) -> bytes:
 FIRST_PAGE: Final = (
     b"\x0f\x05".ljust(16, b"\xcc") + b"\xcc" * 16 + _loop(LOOP_TIMES) + _loop(2 * LOOP_TIMES)
 )
-
-_STUBS: Final = AREA + 0x1000
-_COUNTERS: Final = AREA + 0x200000
-TIMER: Final = AREA + 0x400000
-DATA: Final = AREA + 0x500000
-CANDIDATE: Final = AREA + 0x3000000
-STUB_BYTES: Final = 16
-MOST_FUNCTIONS: Final = (_COUNTERS - _STUBS) // STUB_BYTES
-"""The most functions of a program whose calls are counted."""
 
 
 def jump(start: int, target: int) -> bytes:
@@ -378,23 +393,6 @@ def stub_code(number: int, goes_on: int) -> bytes:
     leaps = b"\x74\x05"  # jz, over the jump
     back = jump(stub(number) + len(down) + len(leaps), goes_on)
     return down + leaps + back + b"\xcc"
-
-
-_COUNT, _RESULTS, _TARGET, START = 0, 8, 16, 24
-_REGISTERS: Final = 64
-_FLOATS: Final = 512
-_TABLE: Final = 2048
-_SAVED: Final = (
-    *("rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp"),
-    *("r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"),
-)
-_ENTRY: Final = struct.Struct("<QQQ")
-MOST_COPIES: Final = 4096
-"""The most pages that are put back before a call."""
-RESULTS: Final = _TABLE + _ENTRY.size * (MOST_COPIES + 1)
-"""Where results begin, from the start of the timer's data."""
-
-NAME: Final = "boxes.timer"
 
 
 def timer_text(data: int, triple: str) -> str:

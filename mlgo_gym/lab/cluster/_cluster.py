@@ -26,6 +26,19 @@ DIFFERENT: Final = "different"
 NODES_ANSWER_S: Final = 60.0
 """How long all nodes together have to answer, in seconds; Ray starts a process on each."""
 
+ANSWER_S: Final = 10.0
+WAIT_S: Final = 300.0
+_SETTINGS: Final = MappingProxyType(
+    {
+        "RAY_USAGE_STATS_ENABLED": "0",  # it would tell its makers of each cluster
+        "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # it would print what nodes say amid our output
+        "RAY_worker_niceness": "0",  # of a Ray that is started here; its own is 15
+    }
+)
+_NO_RAY: Final = "clusters: need Ray; run: pip install 'mlgo-gym[ray]'"
+_LOCAL: Final = "local"
+_AUTO: Final = "auto"
+
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
@@ -133,19 +146,6 @@ def _report(
 
 
 _State = TypeVar("_State", bound=State)
-
-ANSWER_S: Final = 10.0
-WAIT_S: Final = 300.0
-_SETTINGS: Final = MappingProxyType(
-    {
-        "RAY_USAGE_STATS_ENABLED": "0",  # it would tell its makers of each cluster
-        "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # it would print what nodes say amid our output
-        "RAY_worker_niceness": "0",  # of a Ray that is started here; its own is 15
-    }
-)
-_NO_RAY: Final = "clusters: need Ray; run: pip install 'mlgo-gym[ray]'"
-_LOCAL: Final = "local"
-_AUTO: Final = "auto"
 
 
 class RayCluster(AbstractContextManager["RayCluster"]):

@@ -30,6 +30,18 @@ from mlgo_gym.lab.cluster._ray_worker import (
 )
 from mlgo_gym.llvm import Ended, Executor, ItemWork, Made, State, is_watched, tell
 
+SMALL_BYTES: Final = 1 << 16
+"""Modules up to this size come with each batch, where nodes cannot read them themselves; larger
+ones are stored, once for each node."""
+
+STORED_BYTES: Final = 1 << 28
+"""How much of what was stored is kept for another time."""
+
+_LOOK_S: Final = 1.0
+_MEETING_S: Final = 10.0
+_CLOSING_S: Final = 5.0
+_MOST_FAILURES: Final = 3
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -151,18 +163,6 @@ def _here(ended: Ended, place: Place) -> Ended:
 _State = TypeVar("_State", bound=State)
 _Item = TypeVar("_Item")
 _Value = TypeVar("_Value")
-
-SMALL_BYTES: Final = 1 << 16
-"""Modules up to this size come with each batch, where nodes cannot read them themselves; larger
-ones are stored, once for each node."""
-
-STORED_BYTES: Final = 1 << 28
-"""How much of what was stored is kept for another time."""
-
-_LOOK_S: Final = 1.0
-_MEETING_S: Final = 10.0
-_CLOSING_S: Final = 5.0
-_MOST_FAILURES: Final = 3
 
 
 class Room:

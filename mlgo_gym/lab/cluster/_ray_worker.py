@@ -53,6 +53,12 @@ Column = tuple[str, Any, Any]
 _SINGLE: Final = frozenset({str, bytes, int, bool, type(None)})
 """Kinds of which equal values are the same; of floats 0.0 and -0.0 are not."""
 
+FREE_BYTES: Final = 1 << 28
+"""How much a node's temporary folder must have room for: the files of a model, at their largest."""
+
+_DIGITS: Final = 12
+_MOST_FILE_BYTES: Final = 1 << 24
+
 
 def column(values: Sequence[Any]) -> Column:
     """Values, of whatever kinds, to be pickled.
@@ -132,13 +138,6 @@ def _made(kind: Any, columns: Sequence[Sequence[Any]]) -> list[Any]:
     for name, values in zip(_fields(kind), columns, strict=True):
         deque(map(object.__setattr__, made, repeat(name), values), maxlen=0)
     return made
-
-
-FREE_BYTES: Final = 1 << 28
-"""How much a node's temporary folder must have room for: the files of a model, at their largest."""
-
-_DIGITS: Final = 12
-_MOST_FILE_BYTES: Final = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)

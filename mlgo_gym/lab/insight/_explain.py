@@ -37,6 +37,21 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+COST: Final = "cost_estimate"
+"""The feature that LLVM's own heuristic compares with its threshold."""
+
+_SHOWN: Final = 20
+_NEAR: Final = (-100.0, 250.0)
+"""Costs between which answers may turn; a static function's only call has -15,000 and more."""
+
+_GRID: Final = 71
+_SAMPLE: Final = 1000
+_MAP_GRID: Final = 36
+_MAP_ROWS: Final = 12
+_MAP_SAMPLE: Final = 200
+_FEWEST: Final = 20
+_MOST_BINS: Final = 30
+
 
 @dataclass(frozen=True, slots=True)
 class Questions:
@@ -234,22 +249,6 @@ class _Permuted(Policy):
                 return answer(Observation(*asked))
 
             yield permuted
-
-
-COST: Final = "cost_estimate"
-"""The feature that LLVM's own heuristic compares with its threshold."""
-
-_SHOWN: Final = 20
-_NEAR: Final = (-100.0, 250.0)
-"""Costs between which answers may turn; a static function's only call has -15,000 and more."""
-
-_GRID: Final = 71
-_SAMPLE: Final = 1000
-_MAP_GRID: Final = 36
-_MAP_ROWS: Final = 12
-_MAP_SAMPLE: Final = 200
-_FEWEST: Final = 20
-_MOST_BINS: Final = 30
 
 
 def importance_plot(importances: Sequence[Importance]) -> Figure:

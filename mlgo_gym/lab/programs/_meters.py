@@ -63,6 +63,12 @@ COUNTS_LOGGED: Final = "/proc/self/fd/{log}"
 """Where counts go that are to be in a run's log."""
 _FOLDERS: Final = ("libexec/valgrind", "lib/valgrind", "lib64/valgrind")
 
+_OPTIONS: Final = (
+    *("--dump-instr=yes", "--dump-line=no", "--compress-pos=no", "--compress-strings=no"),
+)
+_COST: Final = re.compile(rb"^(0x[0-9a-f]+) (\d+)$", re.MULTILINE)
+_CALL: Final = re.compile(rb"^calls=.*\n.*$", re.MULTILINE)
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -333,13 +339,6 @@ def _counts(log: str) -> dict[str, int]:
     if "instructions" not in counts:
         raise InternalError(f"cachegrind: expected its counts, found {log[-300:]!r}")
     return counts
-
-
-_OPTIONS: Final = (
-    *("--dump-instr=yes", "--dump-line=no", "--compress-pos=no", "--compress-strings=no"),
-)
-_COST: Final = re.compile(rb"^(0x[0-9a-f]+) (\d+)$", re.MULTILINE)
-_CALL: Final = re.compile(rb"^calls=.*\n.*$", re.MULTILINE)
 
 
 class ExecutedFunction:

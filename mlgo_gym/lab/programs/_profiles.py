@@ -54,6 +54,22 @@ _IN_BITCODE: Final[Mapping[str, str]] = MappingProxyType(
 )
 _MILLION: Final = 10_000
 
+TOLERANCE: Final = 0.001
+"""The share of counts that may be lost where a program ends or jumps inside of its functions."""
+
+LARGEST_BYTES: Final = 1 << 28
+
+_INDEXED: Final = b"\xfflprofi\x81"
+_RAW: Final = (b"\xfflprofr\x81", b"\x81rforpl\xff")
+_HEADER: Final = struct.Struct("<QQ")
+_OF_IR, _OF_CONTEXTS = 1 << 56, 1 << 57
+_EXPECTED: Final = "expected a profile of instrumented IR as 'llvm-profdata merge' writes it"
+_FUNCTION: Final = re.compile(
+    r"^  (?P<name>.+):\n    Hash: (?P<hash>0x[0-9a-f]+)\n    Counters: \d+\n"
+    r"    Block counts: \[(?P<counts>[\d, ]*)\]",
+    re.MULTILINE,
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Cutoff:
@@ -133,10 +149,6 @@ class Summary:
     def _least(self, millionths: int) -> int | None:
         rows = sorted((each.millionths, each.least_count) for each in self.cutoffs)
         return next((count for share, count in rows if share >= millionths), None)
-
-
-TOLERANCE: Final = 0.001
-"""The share of counts that may be lost where a program ends or jumps inside of its functions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,20 +290,6 @@ def _calls(
     if name in module.own:
         return module.calls.get(name, counts.entry), name in module.known_callers
     return calls_of_all.get(name, 0), False
-
-
-LARGEST_BYTES: Final = 1 << 28
-
-_INDEXED: Final = b"\xfflprofi\x81"
-_RAW: Final = (b"\xfflprofr\x81", b"\x81rforpl\xff")
-_HEADER: Final = struct.Struct("<QQ")
-_OF_IR, _OF_CONTEXTS = 1 << 56, 1 << 57
-_EXPECTED: Final = "expected a profile of instrumented IR as 'llvm-profdata merge' writes it"
-_FUNCTION: Final = re.compile(
-    r"^  (?P<name>.+):\n    Hash: (?P<hash>0x[0-9a-f]+)\n    Counters: \d+\n"
-    r"    Block counts: \[(?P<counts>[\d, ]*)\]",
-    re.MULTILINE,
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,10 @@ from mlgo_gym.llvm import (
 from mlgo_gym.problems import PolicyLike, Problem
 from mlgo_gym.rollout import Code, linked_text_bytes
 
+_PADDING_BYTES: Final = tuple(16 << step for step in range(8))
+
+_NO_RESULTS: Final[Mapping[str, CompilationResult]] = MappingProxyType({})
+
 
 def find_workloads(
     corpus: Corpus, names: Sequence[str] = (), *, folder: Path | None = None
@@ -112,11 +116,6 @@ def corpora_with_workloads(corpora: Mapping[str, Corpus]) -> dict[str, Corpus]:
         folders = ", ".join(str(each.folder / WORKLOADS) for each in corpora.values())
         raise WorkloadError(f"workloads: expected a description in {folders}, found none")
     return found
-
-
-_PADDING_BYTES: Final = tuple(16 << step for step in range(8))
-
-_NO_RESULTS: Final[Mapping[str, CompilationResult]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,36 @@ MOST_NAMES, MOST_LEVELS, MOST_THREADS = 16_384, 64, 256
 _INTERVAL_S, _SHARE = 0.05, 20
 """Between two looks; longer where one takes more than a twentieth of that."""
 
+_MIB: Final = 1 << 20
+_GRACE_S: Final = 5
+_TAIL_BYTES: Final = 400
+_WITHOUT: Final = (
+    *("AVX512F", "AVX512BW", "AVX512VL", "AVX2", "AVX2_Usable", "AVX", "FMA", "FMA4", "ERMS"),
+    *("FSRM", "BMI2"),
+)
+TUNABLES: Final = ":".join(
+    (
+        f"glibc.cpu.hwcaps={''.join(f'-{each},' for each in _WITHOUT)}",
+        "glibc.cpu.x86_data_cache_size=32768",
+        "glibc.cpu.x86_shared_cache_size=1048576",
+        "glibc.cpu.x86_non_temporal_threshold=786432",
+    )
+)
+"""What of the processor the C library may not choose functions by: they differ in the last bit.
+
+Glibc looks for the comma behind each name, also behind the last, and reads on where there is none.
+"""
+_ENVIRONMENT: Final = MappingProxyType({"LC_ALL": "C", "TMPDIR": ".", "GLIBC_TUNABLES": TUNABLES})
+_PATH_LENGTH, _LONGEST_NAME = 240, 200
+_LAUNCHER: Final = (
+    sys.executable,
+    "-I",
+    "-S",
+    str(Path(sandbox.__file__).with_name("launcher.py")),
+)
+_REFUSED: Final = ("processes", "network")
+_UNDER_WAY: Final[set[subprocess.Popen[bytes]]] = set()
+
 
 class TooMuchError(Exception):
     """A program has taken too much; the text is what was expected and found."""
@@ -152,37 +182,6 @@ def _nameless(
 
 def _identity(found: os.stat_result) -> tuple[int, int]:
     return found.st_dev, found.st_ino
-
-
-_MIB: Final = 1 << 20
-_GRACE_S: Final = 5
-_TAIL_BYTES: Final = 400
-_WITHOUT: Final = (
-    *("AVX512F", "AVX512BW", "AVX512VL", "AVX2", "AVX2_Usable", "AVX", "FMA", "FMA4", "ERMS"),
-    *("FSRM", "BMI2"),
-)
-TUNABLES: Final = ":".join(
-    (
-        f"glibc.cpu.hwcaps={''.join(f'-{each},' for each in _WITHOUT)}",
-        "glibc.cpu.x86_data_cache_size=32768",
-        "glibc.cpu.x86_shared_cache_size=1048576",
-        "glibc.cpu.x86_non_temporal_threshold=786432",
-    )
-)
-"""What of the processor the C library may not choose functions by: they differ in the last bit.
-
-Glibc looks for the comma behind each name, also behind the last, and reads on where there is none.
-"""
-_ENVIRONMENT: Final = MappingProxyType({"LC_ALL": "C", "TMPDIR": ".", "GLIBC_TUNABLES": TUNABLES})
-_PATH_LENGTH, _LONGEST_NAME = 240, 200
-_LAUNCHER: Final = (
-    sys.executable,
-    "-I",
-    "-S",
-    str(Path(sandbox.__file__).with_name("launcher.py")),
-)
-_REFUSED: Final = ("processes", "network")
-_UNDER_WAY: Final[set[subprocess.Popen[bytes]]] = set()
 
 
 @dataclass(frozen=True, slots=True)

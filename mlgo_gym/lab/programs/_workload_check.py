@@ -38,6 +38,8 @@ from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, Jobs
 from mlgo_gym.problems import InliningForSize
 from mlgo_gym.stream import Observation
 
+_UNKNOWN: Final = "0" * 64
+
 
 @dataclass(frozen=True, slots=True)
 class Checked:
@@ -138,9 +140,6 @@ def _checked(workload: Workload, programs: Programs) -> Checked:
     reach = Reach(programs)
     reached = tuple(name for name in names if reach.is_reached(name, workload))
     return Checked(workload.name, run.cpu_s, (counts[0], counts[1]), len(names), reached)
-
-
-_UNKNOWN: Final = "0" * 64
 
 
 @dataclass(frozen=True, slots=True)

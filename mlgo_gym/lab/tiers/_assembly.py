@@ -61,6 +61,18 @@ _SAVED: Final = ("rax", "rdi", "rsi", "rdx", "rcx", "r8", "r9", "r10")
 _VECTORS: Final = 8
 _ALL_SAVED: Final = ("rax", "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
 
+_LABEL: Final = re.compile(r"^(\.LBB\d+_\d+):")
+_BLOCK: Final = re.compile(r"^(?:\.LBB\d+_\d+:|# %bb\.\d+:)")
+_NAMED: Final = re.compile(rf"^(?:(\.LBB\d+_\d+):|# %bb\.\d+:)\s*# %({NAME_PATTERN})$")
+_ESCAPED: Final = re.compile(r'\$frame_escape_(\d+)"? = (-?\d+)$', re.MULTILINE)
+_PUSHES: Final = re.compile(r"^\tpushq\t%\w+")
+_GROWS: Final = re.compile(r"^\tsubq\t\$(\d+), %rsp\b")
+_REALIGNED: Final = re.compile(r"^\tandq\t\$-\d+, %rsp\b")
+_LEAVES: Final = re.compile(
+    r"^\t(?:addq\t\$\d+, %rsp|popq\t%\w+|leaq\t-?\d+\(%rbp\), %rsp|movq\t%rbp, %rsp)\b"
+)
+_JUMP: Final = re.compile(r"^\t(j\w+)\t(\.LBB\d+_\d+)\b")
+
 
 def stubs(count: int, main: int, base: int, *, counting: bool, events: bool) -> str:
     """Assembly of functions' stubs, `STUB` bytes each, and of what is common to them.
@@ -166,19 +178,6 @@ def _counting(base: int, at: dict[str, int]) -> Iterator[str]:
     yield f"\tmovq\t%rcx, {at['SHADOW']}\n\tmovq\t(%rcx), %rax\n\tmovq\t%rax, {at['OWNER']}"
     yield f"\tmovq\t24(%rcx), %rax\n\tmovq\t%rax, {at['ACTIVE']}"
     yield f"\tmovq\t8(%rcx), %rax\n\tmovq\t%rax, (%rsp)\n{restored}\n\tretq"
-
-
-_LABEL: Final = re.compile(r"^(\.LBB\d+_\d+):")
-_BLOCK: Final = re.compile(r"^(?:\.LBB\d+_\d+:|# %bb\.\d+:)")
-_NAMED: Final = re.compile(rf"^(?:(\.LBB\d+_\d+):|# %bb\.\d+:)\s*# %({NAME_PATTERN})$")
-_ESCAPED: Final = re.compile(r'\$frame_escape_(\d+)"? = (-?\d+)$', re.MULTILINE)
-_PUSHES: Final = re.compile(r"^\tpushq\t%\w+")
-_GROWS: Final = re.compile(r"^\tsubq\t\$(\d+), %rsp\b")
-_REALIGNED: Final = re.compile(r"^\tandq\t\$-\d+, %rsp\b")
-_LEAVES: Final = re.compile(
-    r"^\t(?:addq\t\$\d+, %rsp|popq\t%\w+|leaq\t-?\d+\(%rbp\), %rsp|movq\t%rbp, %rsp)\b"
-)
-_JUMP: Final = re.compile(r"^\t(j\w+)\t(\.LBB\d+_\d+)\b")
 
 
 def counting(text: str, code: str, total: int, saved: int) -> str:

@@ -49,6 +49,14 @@ from mlgo_gym.lab.tiers._rest import (
 from mlgo_gym.lab.tiers._units import CODE, UnfitError, Unit, split, with_small_inlined
 from mlgo_gym.llvm import name_in_assembly
 
+_MAP_32BIT: Final = 0x40
+_ALIGNED: Final = 15
+_LIBRARIES: Final = ("libm.so.6", "libstdc++.so.6")
+_WARMING: Final = 8
+_KEPT: Final = (0, RESTED)
+"""Versions that many runs have."""
+_STUBS_BYTES: Final = 1 << 21
+
 
 def begin() -> None:
     """Set LLVM up for this machine."""
@@ -154,15 +162,6 @@ def assembled(text: str) -> bytes:
     triple = f'target triple = "{llvm.get_default_triple()}"\n'
     module = llvm.parse_assembly(triple + quoted + "\n", context=llvm.create_context())
     return bytes(machine_of(0).emit_object(module))
-
-
-_MAP_32BIT: Final = 0x40
-_ALIGNED: Final = 15
-_LIBRARIES: Final = ("libm.so.6", "libstdc++.so.6")
-_WARMING: Final = 8
-_KEPT: Final = (0, RESTED)
-"""Versions that many runs have."""
-_STUBS_BYTES: Final = 1 << 21
 
 
 class Jit:

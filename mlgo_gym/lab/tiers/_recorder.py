@@ -48,6 +48,8 @@ _LEAST_SPECIALISED: Final = 64
 _MOST_OTHERS: Final = 10
 """One in so many of its calls may have another value than the first ones."""
 
+RANDOM_SHARE: Final = 0.1
+
 
 def record_program(
     corpus: Corpus,
@@ -412,9 +414,6 @@ def marks_of(events: Sequence[Event]) -> list[list[int]]:
     return [
         [each.call + (each.kind != CALL), each.function, each.kind, each.power] for each in events
     ]
-
-
-RANDOM_SHARE: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)

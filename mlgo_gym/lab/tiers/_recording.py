@@ -50,6 +50,27 @@ CALL, BACK_EDGE, GUARD = 0, 1, 2
 """Kinds of events: a function's calls, its jumps back, or the wrong guesses of the first version
 that guesses have reached a power of two; those of other versions are the next kinds."""
 
+_VERSION: Final = 2
+_LARGEST_BYTES: Final = 1 << 26
+_LARGEST_ARRAYS: Final = 1 << 27
+_LARGEST_ABOUT: Final = 1 << 22
+_LONGEST_TEXT: Final = 1024
+_MOST_ROUNDS: Final = 1 << 31
+_MOST_FUNCTIONS: Final = 1 << 14
+MOST_EVENTS: Final = 1 << 15
+
+_TEXTS: Final = ("program", "stdout_sha256", "llvm", "program_sha256")
+_SECONDS: Final = ("seconds_per_instruction", "library_s")
+
+_MEASURED: Final = ("compile_s", "entry_s")
+
+_ABOUT: Final[Shape] = {
+    **dict.fromkeys(_TEXTS, str),
+    "rounds": int,
+    "functions": [str],
+    **dict.fromkeys(_SECONDS, float),
+}
+
 
 class Event(NamedTuple):
     """A count of a function has reached a power of two.
@@ -99,14 +120,6 @@ TABLES: Final[Mapping[str, Table]] = {
 }
 """The tables of a recording, as `Recording` describes them."""
 
-_VERSION: Final = 2
-_LARGEST_BYTES: Final = 1 << 26
-_LARGEST_ARRAYS: Final = 1 << 27
-_LARGEST_ABOUT: Final = 1 << 22
-_LONGEST_TEXT: Final = 1024
-_MOST_ROUNDS: Final = 1 << 31
-_MOST_FUNCTIONS: Final = 1 << 14
-MOST_EVENTS: Final = 1 << 15
 _Ints = NDArray[np.int64]
 
 
@@ -236,17 +249,8 @@ class Recording:
         return cls(functions=tuple(about["functions"]), **values)
 
 
-_TEXTS: Final = ("program", "stdout_sha256", "llvm", "program_sha256")
-_SECONDS: Final = ("seconds_per_instruction", "library_s")
 _EXACT: Final = ("sizes", *TABLES)
-_MEASURED: Final = ("compile_s", "entry_s")
 _ARRAYS: Final = (*_EXACT, *_MEASURED)
-_ABOUT: Final[Shape] = {
-    **dict.fromkeys(_TEXTS, str),
-    "rounds": int,
-    "functions": [str],
-    **dict.fromkeys(_SECONDS, float),
-}
 
 
 def _wrong(path: Path | str, problem: str) -> WorkloadError:

@@ -27,6 +27,94 @@ from mlgo_gym.llvm import NAME_PATTERN, Function, ModuleText, Signature
 ASKS: Final = "tiers.ask"
 """The name of the block where it asks."""
 
+_LABEL: Final = re.compile(rf"^({NAME_PATTERN}):")
+_TARGET: Final = re.compile(rf"\blabel %({NAME_PATTERN})")
+_VALUE: Final = re.compile(rf"%{NAME_PATTERN}")
+_MADE: Final = re.compile(rf"^  (%{NAME_PATTERN}) = ")
+_ALLOCA: Final = re.compile(rf"^  (%{NAME_PATTERN}) = alloca (.+?)(?:, align \d+)?$")
+_DYNAMIC: Final = re.compile(r", i\d+ %|\binalloca\b")
+_SCALAR: Final = re.compile(r"i\d+|ptr|half|bfloat|float|double|x86_fp80|<[^>]*>")
+_UNFIT: Final = re.compile(
+    r"\b(?:musttail|indirectbr|callbr|invoke|landingpad|blockaddress|phi)\b"
+    r"|@\w*setjmp\(|@vfork\(|@llvm\.(?:va_start|stacksave|localescape)"
+)
+_POINTERS: Final = re.compile(r'"frame-pointer"="[^"]*" ?')
+_ESCAPES: Final = "declare void @llvm.localescape(...)"
+_FRAME: Final = "%tiers.frame"
+
+WATCHER: Final = "tiers.watch"
+ROW_WORDS: Final = 1 + CACHED[-1] + len(CACHED)
+"""Words of what is known of an argument: how many values, the values, and calls with later ones."""
+LOG_WORDS: Final = 4
+"""Words of an entry of the log: an argument's row, a place in `CACHED`, a count, and a call."""
+
+_INTEGER: Final = re.compile(r"i([1-9]|[1-5]\d|6[0-4])")
+_UNWATCHED: Final = re.compile(
+    r"\b(?:musttail|indirectbr|callbr|blockaddress)\b|@\w*setjmp\(|@vfork\(|@llvm\.va_start"
+)
+
+_SOUGHT: Final = f"""
+define void @{WATCHER}(ptr %row, i64 %value) {{
+entry:
+  %known = load i64, ptr %row
+  br label %look
+look:
+  %i = phi i64 [ 0, %entry ], [ %next, %other ]
+  %is_end = icmp eq i64 %i, %known
+  br i1 %is_end, label %new, label %compare
+compare:
+  %next = add i64 %i, 1
+  %at = getelementptr i64, ptr %row, i64 %next
+  %there = load i64, ptr %at
+  %is_it = icmp eq i64 %there, %value
+  br i1 %is_it, label %found, label %other
+other:
+  br label %look
+new:
+  %is_room = icmp ult i64 %known, {CACHED[-1]}
+  br i1 %is_room, label %add, label %found
+add:
+  %more = add i64 %known, 1
+  %new_at = getelementptr i64, ptr %row, i64 %more
+  store i64 %value, ptr %new_at
+  store i64 %more, ptr %row
+  br label %found
+found:
+"""
+"""Looks for the value among those that are known, and adds it; ``%i`` is its place."""
+_COUNTED: Final = """
+  %is_later.{j} = icmp uge i64 %i, {cached}
+  br i1 %is_later.{j}, label %count.{j}, label %done.{j}
+count.{j}:
+  %at.{j} = getelementptr i64, ptr %row, i64 {word}
+  %was.{j} = load i64, ptr %at.{j}
+  %is.{j} = add i64 %was.{j}, 1
+  store i64 %is.{j}, ptr %at.{j}
+  %both.{j} = and i64 %is.{j}, %was.{j}
+  %is_power.{j} = icmp eq i64 %both.{j}, 0
+  br i1 %is_power.{j}, label %log.{j}, label %done.{j}
+log.{j}:
+  %entries.{j} = load i64, ptr inttoptr (i64 {log} to ptr)
+  %more.{j} = add i64 %entries.{j}, 1
+  store i64 %more.{j}, ptr inttoptr (i64 {log} to ptr)
+  %fits.{j} = icmp ult i64 %entries.{j}, {most}
+  br i1 %fits.{j}, label %write.{j}, label %done.{j}
+write.{j}:
+  %entry.{j} = getelementptr [4 x i64], ptr inttoptr (i64 {entries} to ptr), i64 %entries.{j}
+  %call.{j} = load i64, ptr inttoptr (i64 {calls} to ptr)
+  %address.{j} = ptrtoint ptr %row to i64
+  %second.{j} = getelementptr i64, ptr %entry.{j}, i64 1
+  %third.{j} = getelementptr i64, ptr %entry.{j}, i64 2
+  %fourth.{j} = getelementptr i64, ptr %entry.{j}, i64 3
+  store i64 %address.{j}, ptr %entry.{j}
+  store i64 {j}, ptr %second.{j}
+  store i64 %is.{j}, ptr %third.{j}
+  store i64 %call.{j}, ptr %fourth.{j}
+  br label %done.{j}
+done.{j}:
+"""
+"""Counts calls whose value is none of the first ``cached``, and logs powers of two."""
+
 
 @dataclass(frozen=True, slots=True)
 class Guard:
@@ -85,22 +173,6 @@ def returned(
     else:
         yield f"  %tiers.result{suffix} = {call}"
         yield f"  ret {signature.result} %tiers.result{suffix}"
-
-
-_LABEL: Final = re.compile(rf"^({NAME_PATTERN}):")
-_TARGET: Final = re.compile(rf"\blabel %({NAME_PATTERN})")
-_VALUE: Final = re.compile(rf"%{NAME_PATTERN}")
-_MADE: Final = re.compile(rf"^  (%{NAME_PATTERN}) = ")
-_ALLOCA: Final = re.compile(rf"^  (%{NAME_PATTERN}) = alloca (.+?)(?:, align \d+)?$")
-_DYNAMIC: Final = re.compile(r", i\d+ %|\binalloca\b")
-_SCALAR: Final = re.compile(r"i\d+|ptr|half|bfloat|float|double|x86_fp80|<[^>]*>")
-_UNFIT: Final = re.compile(
-    r"\b(?:musttail|indirectbr|callbr|invoke|landingpad|blockaddress|phi)\b"
-    r"|@\w*setjmp\(|@vfork\(|@llvm\.(?:va_start|stacksave|localescape)"
-)
-_POINTERS: Final = re.compile(r'"frame-pointer"="[^"]*" ?')
-_ESCAPES: Final = "declare void @llvm.localescape(...)"
-_FRAME: Final = "%tiers.frame"
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,80 +422,6 @@ def _private(function: Function, allocas: Mapping[str, re.Match[str]]) -> set[st
             if not re.search(rf"{plain}{re.escape(name)}(?:,|$)", line):
                 found.discard(name)
     return found
-
-
-WATCHER: Final = "tiers.watch"
-ROW_WORDS: Final = 1 + CACHED[-1] + len(CACHED)
-"""Words of what is known of an argument: how many values, the values, and calls with later ones."""
-LOG_WORDS: Final = 4
-"""Words of an entry of the log: an argument's row, a place in `CACHED`, a count, and a call."""
-
-_INTEGER: Final = re.compile(r"i([1-9]|[1-5]\d|6[0-4])")
-_UNWATCHED: Final = re.compile(
-    r"\b(?:musttail|indirectbr|callbr|blockaddress)\b|@\w*setjmp\(|@vfork\(|@llvm\.va_start"
-)
-
-_SOUGHT: Final = f"""
-define void @{WATCHER}(ptr %row, i64 %value) {{
-entry:
-  %known = load i64, ptr %row
-  br label %look
-look:
-  %i = phi i64 [ 0, %entry ], [ %next, %other ]
-  %is_end = icmp eq i64 %i, %known
-  br i1 %is_end, label %new, label %compare
-compare:
-  %next = add i64 %i, 1
-  %at = getelementptr i64, ptr %row, i64 %next
-  %there = load i64, ptr %at
-  %is_it = icmp eq i64 %there, %value
-  br i1 %is_it, label %found, label %other
-other:
-  br label %look
-new:
-  %is_room = icmp ult i64 %known, {CACHED[-1]}
-  br i1 %is_room, label %add, label %found
-add:
-  %more = add i64 %known, 1
-  %new_at = getelementptr i64, ptr %row, i64 %more
-  store i64 %value, ptr %new_at
-  store i64 %more, ptr %row
-  br label %found
-found:
-"""
-"""Looks for the value among those that are known, and adds it; ``%i`` is its place."""
-_COUNTED: Final = """
-  %is_later.{j} = icmp uge i64 %i, {cached}
-  br i1 %is_later.{j}, label %count.{j}, label %done.{j}
-count.{j}:
-  %at.{j} = getelementptr i64, ptr %row, i64 {word}
-  %was.{j} = load i64, ptr %at.{j}
-  %is.{j} = add i64 %was.{j}, 1
-  store i64 %is.{j}, ptr %at.{j}
-  %both.{j} = and i64 %is.{j}, %was.{j}
-  %is_power.{j} = icmp eq i64 %both.{j}, 0
-  br i1 %is_power.{j}, label %log.{j}, label %done.{j}
-log.{j}:
-  %entries.{j} = load i64, ptr inttoptr (i64 {log} to ptr)
-  %more.{j} = add i64 %entries.{j}, 1
-  store i64 %more.{j}, ptr inttoptr (i64 {log} to ptr)
-  %fits.{j} = icmp ult i64 %entries.{j}, {most}
-  br i1 %fits.{j}, label %write.{j}, label %done.{j}
-write.{j}:
-  %entry.{j} = getelementptr [4 x i64], ptr inttoptr (i64 {entries} to ptr), i64 %entries.{j}
-  %call.{j} = load i64, ptr inttoptr (i64 {calls} to ptr)
-  %address.{j} = ptrtoint ptr %row to i64
-  %second.{j} = getelementptr i64, ptr %entry.{j}, i64 1
-  %third.{j} = getelementptr i64, ptr %entry.{j}, i64 2
-  %fourth.{j} = getelementptr i64, ptr %entry.{j}, i64 3
-  store i64 %address.{j}, ptr %entry.{j}
-  store i64 {j}, ptr %second.{j}
-  store i64 %is.{j}, ptr %third.{j}
-  store i64 %call.{j}, ptr %fourth.{j}
-  br label %done.{j}
-done.{j}:
-"""
-"""Counts calls whose value is none of the first ``cached``, and logs powers of two."""
 
 
 def watched_arguments(text: str, code: str) -> list[int]:

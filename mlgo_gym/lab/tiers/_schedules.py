@@ -44,6 +44,10 @@ _V8_BUDGETS: Final = ((3, 66 << 10), (1, 30 << 10))
 _RENTED: Final = 2
 _MOST_FAILURES: Final = 8
 
+_DROPPED: Final = len(VERSIONS)
+"""The state of a function behind those that are versions: its code is that of O0 again, and no more
+is guessed."""
+
 
 def schedule_named(name: str, seed: int = 0) -> TierPolicy:
     """Return the policy of a name.
@@ -250,11 +254,6 @@ class _Moment(NamedTuple):
     spans_s: Sequence[float]
     guesses: tuple[int, ...]
     entering_s: float
-
-
-_DROPPED: Final = len(VERSIONS)
-"""The state of a function behind those that are versions: its code is that of O0 again, and no more
-is guessed."""
 
 
 def _moments(recording: Recording, entering: Mapping[int, float]) -> Iterator[list[_Moment]]:

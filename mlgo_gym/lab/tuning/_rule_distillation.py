@@ -64,6 +64,14 @@ _SHARES: Final = (1.0, 0.75, 0.5)
 _ROUNDED: Final = 0.002
 """The part of a question's rows, by weight, that may be answered otherwise for a round number."""
 
+_MOST_OF_A_MODULE: Final = 2000
+_MOST_CALLS: Final = 100_000
+_SAYS_NOTHING: Final = 15.0
+"""From here on the network answers by the cost alone, beyond its band."""
+_NETWORKS_PART: Final = 0.5
+"""The network's weight beside labels."""
+_NETWORK: Final = "network"
+
 
 @dataclass(frozen=True)
 class Calls:
@@ -204,15 +212,6 @@ class RuleNetwork(keras.Model):  # type: ignore[misc, unused-ignore]
         is_low = tf.equal(values, 0) if rule.is_flag else tf.less(values, rule.least)
         low, high = (self._answer(each, observations) for each in (rule.low, rule.high))
         return tf.where(is_low, low, high)
-
-
-_MOST_OF_A_MODULE: Final = 2000
-_MOST_CALLS: Final = 100_000
-_SAYS_NOTHING: Final = 15.0
-"""From here on the network answers by the cost alone, beyond its band."""
-_NETWORKS_PART: Final = 0.5
-"""The network's weight beside labels."""
-_NETWORK: Final = "network"
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,13 @@ _SET_VARIABLES: Final = MappingProxyType({"LC_ALL": "C", "LLVM_DISABLE_SYMBOLIZA
 Triplet = tuple[int, int, int]
 """Head, tail and relation."""
 
+_NAMES: Final = dict(zip(SECTIONS, (OPCODES, TYPES, ARGUMENTS), strict=True))
+_MARGIN: Final = 1.0
+_LEARNING_RATE: Final = 0.01
+_BATCH: Final = 128
+_DIGITS: Final = 5
+_TINY: Final = 1e-9
+
 
 @dataclass(frozen=True, slots=True)
 class TripletTool:
@@ -204,13 +211,6 @@ def _counted(file: IO[bytes], module: str) -> Counter[Triplet]:
             counts[head, tail, min(relation, LAST_RELATION)] += count
     return counts
 
-
-_NAMES: Final = dict(zip(SECTIONS, (OPCODES, TYPES, ARGUMENTS), strict=True))
-_MARGIN: Final = 1.0
-_LEARNING_RATE: Final = 0.01
-_BATCH: Final = 128
-_DIGITS: Final = 5
-_TINY: Final = 1e-9
 
 _Floats = npt.NDArray[np.float64]
 _Indices = npt.NDArray[np.int64]

@@ -77,6 +77,34 @@ _SCORES_SHAPE: Final[Shape] = {
     ],
 }
 
+FEWEST: Final = 4
+"""Modules of which one can be held out; of fewer no model is trained."""
+
+_FOR_SPEED: Final = frozenset({"O1", "O2", "O3"})
+_TRAINER: Final = "advantage"
+_CAUTION: Final = 1.0
+"""How much the first model's certainty counts beside what is learned: here, as much."""
+
+_TREES: Final = 100
+"""Fewer than of many packages: labels are fewer."""
+
+_ROUNDS: Final = 3
+_MOST_BATCHES: Final = 24
+_LABELLING: Final = 0.75
+"""The trainer's (`training._advantage`), whose import loads TensorFlow."""
+
+_ROUND_PARTS: Final = 1.5
+"""A round without labels, and the evaluation after, in times of two compilations of all."""
+
+_FIT_S: Final = 10.0
+"""The time that fitting takes on top."""
+
+_FILE: Final = "tune.json"
+_SHAPE: Final[Shape] = {
+    "trainer?": [str],
+    "trained?": {"budget_s": float, "spent_s": float, "validation": dict},
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
@@ -188,35 +216,6 @@ def _scores_of(record: Mapping[str, Any]) -> ModuleScores:
     errors = tuple(Failure(InputError(each)) for each in record["errors"])
     named = {name: record[name] for name in (*_NAMES, "decisions", "settings")}
     return ModuleScores(**named, errors=errors, code=code)
-
-
-FEWEST: Final = 4
-"""Modules of which one can be held out; of fewer no model is trained."""
-
-_FOR_SPEED: Final = frozenset({"O1", "O2", "O3"})
-_TRAINER: Final = "advantage"
-_CAUTION: Final = 1.0
-"""How much the first model's certainty counts beside what is learned: here, as much."""
-
-_TREES: Final = 100
-"""Fewer than of many packages: labels are fewer."""
-
-_ROUNDS: Final = 3
-_MOST_BATCHES: Final = 24
-_LABELLING: Final = 0.75
-"""The trainer's (`training._advantage`), whose import loads TensorFlow."""
-
-_ROUND_PARTS: Final = 1.5
-"""A round without labels, and the evaluation after, in times of two compilations of all."""
-
-_FIT_S: Final = 10.0
-"""The time that fitting takes on top."""
-
-_FILE: Final = "tune.json"
-_SHAPE: Final[Shape] = {
-    "trainer?": [str],
-    "trained?": {"budget_s": float, "spent_s": float, "validation": dict},
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,20 @@ from mlgo_gym.rollout import BASELINE, Code, LinkedSizes, linked_sizes, linked_t
 
 _LIBRARIES: Final = frozenset({".so", ".a", ".lib", ".dylib"})
 
+TUNED: Final = "tuned"
+"""The name of the tuned model."""
+
+PLAIN: Final = "plain"
+"""The outcome of LLVM's own heuristic without the project file."""
+
+BUILT: Final = "built"
+"""The outcome of a build that keeps the smaller of LLVM's object and the chosen model's."""
+
+ENOUGH: Final = 8
+"""Modules that an interval is made of."""
+
+_LINKED: Final = "linked_text"
+
 
 @dataclass(frozen=True, slots=True)
 class VerifiedTarget:
@@ -127,21 +141,6 @@ def _growth(before: LinkedSizes, after: LinkedSizes) -> str:
         if getattr(after, key) > getattr(before, key)
     ]
     return f"grows: {', '.join(grown)}" if grown else ""
-
-
-TUNED: Final = "tuned"
-"""The name of the tuned model."""
-
-PLAIN: Final = "plain"
-"""The outcome of LLVM's own heuristic without the project file."""
-
-BUILT: Final = "built"
-"""The outcome of a build that keeps the smaller of LLVM's object and the chosen model's."""
-
-ENOUGH: Final = 8
-"""Modules that an interval is made of."""
-
-_LINKED: Final = "linked_text"
 
 
 class TuneChoice(NamedTuple):

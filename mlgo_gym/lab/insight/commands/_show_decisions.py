@@ -24,6 +24,20 @@ from mlgo_gym.llvm import Site
 Names = tuple[str, str]
 """Of the two policies."""
 
+_TEN: Final = (("Decisions that cost most", 1), ("Decisions that saved most", -1))
+_MOST: Final = 10
+_KINDS: Final = {1: "worse", -1: "better"}
+_WITHOUT_EFFECT: Final = ((0, None), (None, 0))
+_AROUND: Final = "calls, and code around them"
+_ANSWERS: Final = {0: "leave", 1: "inline", None: "not asked"}
+
+_LINES_AROUND: Final = 3
+_MOST_LINES: Final = 400
+_DEBUG: Final = re.compile(r", !dbg !\d+|, !noundef !\d+|^ +#dbg_.*\n", re.MULTILINE)
+_WRAPPER: Final = textwrap.TextWrapper(
+    78, subsequent_indent=" " * 8, break_on_hyphens=False, replace_whitespace=False
+)
+
 
 class _Changed(NamedTuple):
     """A way in which functions change: its heading, what differs, and in which direction."""
@@ -45,12 +59,6 @@ _BYTES: Final = (
     _Changed("Functions that grew", attrgetter("difference_bytes"), 1),
     _Changed("Functions that shrank", attrgetter("difference_bytes"), -1),
 )
-_TEN: Final = (("Decisions that cost most", 1), ("Decisions that saved most", -1))
-_MOST: Final = 10
-_KINDS: Final = {1: "worse", -1: "better"}
-_WITHOUT_EFFECT: Final = ((0, None), (None, 0))
-_AROUND: Final = "calls, and code around them"
-_ANSWERS: Final = {0: "leave", 1: "inline", None: "not asked"}
 
 
 def headings(names: Names) -> tuple[str, str]:
@@ -269,14 +277,6 @@ def _decision_record(other: OtherDecision) -> dict[str, Any]:
 def function_anchor(key: ModuleKey, function: str) -> str:
     """Return the anchor of a function's IR on a page."""
     return f"ir/{key.package}/{key.name}/{function}"
-
-
-_LINES_AROUND: Final = 3
-_MOST_LINES: Final = 400
-_DEBUG: Final = re.compile(r", !dbg !\d+|, !noundef !\d+|^ +#dbg_.*\n", re.MULTILINE)
-_WRAPPER: Final = textwrap.TextWrapper(
-    78, subsequent_indent=" " * 8, break_on_hyphens=False, replace_whitespace=False
-)
 
 
 def function_sections(texts: Iterable[FunctionTexts], names: Names) -> list[Listing | Text]:
