@@ -9,7 +9,14 @@ from typing import Any
 from mlgo_gym.cli import options as shared
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus import Packages
-from mlgo_gym.training import Trained, Watcher, described_trainers, train, trainer_names
+from mlgo_gym.training import (
+    Trained,
+    Watcher,
+    check_trainer_settings,
+    described_trainers,
+    train,
+    trainer_names,
+)
 
 
 def _description() -> str:
@@ -41,6 +48,7 @@ def add_options(add: shared.Options) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
+    check_trainer_settings(options.trainer, options.set)
     trained = train_watched(
         options.trainer,
         shared.packages_of(options),

@@ -383,19 +383,18 @@ def check_trainer_settings(trainer: str, settings: Sequence[str]) -> None:
     """See that a trainer takes settings, before any work.
 
     Raises:
-        OptionsError: it does not.
+        OptionsError: it does not, or one is given twice.
     """
     configured(_trainer(trainer).Config(seed=0), settings)
+    names = [each.partition("=")[0] for each in settings]
+    if twice := [each for each in names if names.count(each) > 1]:
+        raise OptionsError(f"--set {twice[0]}: expected one value, found {names.count(twice[0])}")
 
 
 def configured(config: Any, settings: Sequence[str]) -> Any:
-    """A dataclass with some fields set, by texts such as ``fit.epochs=10``."""
-    given: set[str] = set()
+    """A dataclass with some fields set, by texts such as ``fit.epochs=10``; the last one counts."""
     for setting in settings:
         name, found, text = setting.partition("=")
-        if name in given:
-            raise OptionsError(f"--set {name}: expected one value, found two")
-        given.add(name)
         try:
             value = json.loads(text) if found else None
         except ValueError:

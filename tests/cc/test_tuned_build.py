@@ -68,7 +68,7 @@ def test_from_a_build_to_a_smaller_one(
     subprocess.run(line, cwd=tmp_path, check=True, capture_output=True)
     subprocess.run((cmake, "--build", "build"), cwd=tmp_path, check=True, capture_output=True)
     # What training does not take is searched, too.
-    times = ("--budget", "2m", "--search", "40s", "--verify")
+    times = ("--budget", "4m", "--search", "2m", "--verify")
     done = run("tune", "--build", "build", "--output", "out", *times, "--json", *SET, cwd=tmp_path)
     assert done.returncode == 0
     # A slow machine has no time to search all.

@@ -19,7 +19,13 @@ from mlgo_gym.errors import OptionsError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.training._distillation import AdvantageConfig
 from mlgo_gym.training._run import TrainingRun
-from mlgo_gym.training._train import TRAINERS, configured, imported, provenance
+from mlgo_gym.training._train import (
+    TRAINERS,
+    check_trainer_settings,
+    configured,
+    imported,
+    provenance,
+)
 from tests.cli.command import run
 from tests.cli.test_evaluate import MODELS, copied
 
@@ -78,8 +84,10 @@ def test_settings_reach_the_configuration() -> None:
         with pytest.raises(OptionsError) as error:
             configured(AdvantageConfig(), [setting])
         assert str(error.value) == message
-    with pytest.raises(OptionsError, match="^--set rounds: expected one value, found two$"):
-        configured(AdvantageConfig(), ["rounds=5", "rounds=6"])
+    # tune sets some, and its user others.
+    assert configured(AdvantageConfig(), ["rounds=5", "rounds=6"]).rounds == 6
+    with pytest.raises(OptionsError, match="^--set rounds: expected one value, found 2$"):
+        check_trainer_settings("advantage", ["rounds=5", "hidden=[4]", "rounds=6"])
 
 
 def test_a_package_that_is_not_there_cannot_be_held_out(
