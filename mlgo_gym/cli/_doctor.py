@@ -22,6 +22,19 @@ DESCRIPTION = (
 )
 EXAMPLE = "mlgo-gym doctor"
 
+_EXTRAS = {
+    "models under training": ("tflite", "ai_edge_litert", "tflite_runtime"),
+    "gRPC runners": ("grpc", "grpc"),
+    "datasets": ("datasets", "pyarrow"),
+    "training": ("train", "keras"),
+    "clusters": ("ray", "ray"),
+    "plots": ("plot", "matplotlib"),
+    "timelines": ("timeline", "perfetto"),
+    "folders by URI (s3://)": ("remote", "s3fs"),
+    "corpora from PyPI": ("corpus", "unearth"),
+    "corpora out of archives": ("corpus", "arpy"),
+}
+"""What an extra is for: its name, and packages of it, of which one is enough."""
 _DISTRIBUTIONS = {"grpc": "grpcio"}
 _PROBE = """
 define internal i32 @callee(i32 %x) { ret i32 %x }
@@ -67,16 +80,8 @@ def _checks() -> Iterator[_Finding]:
     yield _tried("llvmlite", _llvmlite)
     yield from _check_compiler()
     yield from _check_sandbox()
-    yield _check_extra("models under training", "tflite", "ai_edge_litert", "tflite_runtime")
-    yield _check_extra("gRPC runners", "grpc", "grpc")
-    yield _check_extra("datasets", "train", "pyarrow")
-    yield _check_extra("training", "train", "keras")
-    yield _check_extra("clusters", "ray", "ray")
-    yield _check_extra("plots", "plot", "matplotlib")
-    yield _check_extra("timelines", "timeline", "perfetto")
-    yield _check_extra("folders by URI (s3://)", "remote", "s3fs")
-    yield _check_extra("corpora from PyPI", "corpus", "unearth")
-    yield _check_extra("corpora out of archives", "corpus", "arpy")
+    for name, (extra, *packages) in _EXTRAS.items():
+        yield _check_extra(name, extra, *packages)
     yield _tried("clang, for corpus build and programs", _clang, is_required=False)
     for extension in extensions():
         for name, find in extension.checks():

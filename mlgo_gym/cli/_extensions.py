@@ -53,8 +53,8 @@ class Extension:
     def running(self, options: argparse.Namespace, output: Output) -> AbstractContextManager[None]:
         """Surround the run of any command.
 
-        On entering, it may replace values of the options: ``jobs`` by an executor, ``run`` by
-        another function of options and output. It may append to ``additions``
+        On entering, it may replace values of the options: ``jobs`` by an `mlgo_gym.llvm.Engine`,
+        ``run`` by another function of options and output. It may append to ``additions``
         (`Addition`), which ``evaluate`` measures besides.
         """
         del options, output

@@ -161,7 +161,7 @@ class Options:
     def workers(self, *, executor: bool = False) -> None:
         """How many workers there are, and how long they may take.
 
-        With `executor` the value of ``--jobs`` may also be an `mlgo_gym.llvm.Executor`, which an
+        With `executor` the value of ``--jobs`` may also be an `mlgo_gym.llvm.Engine`, which an
         extension puts there.
         """
         self.timeout()

@@ -52,7 +52,7 @@ class Problem(ABC):
             the most, and the feature whose numbers other than 0 mark the positions that may be
             chosen, or ``""``; ``None`` where that does not say it, so that all is checked here.
         measure: what compilations are compared by: where a `mlgo_gym.rollout.Measure` stands, as
-            ``module:name``.
+            ``module:name``. It is made without arguments; one that needs a corpus is a reward.
         network: what is trained: where a network stands, as ``module:name``; empty for none.
         has_sites: decisions are about calls, so that it can be told where they are.
         can_leave: in functions that a policy leaves to LLVM's own heuristic it is not asked

@@ -355,7 +355,7 @@ def measure_of(problem: Problem) -> Measure:
     """Return the measure that a problem's compilations are compared by.
 
     Raises:
-        EnvironmentSetupError: the problem names none that there is.
+        EnvironmentSetupError: the problem names none that there is, or one that needs a corpus.
 
     >>> from mlgo_gym.problems import InliningForSize
     >>> measure_of(InliningForSize()).key
@@ -372,7 +372,13 @@ def measure_of(problem: Problem) -> Measure:
             f"{problem.name}: measure {problem.measure!r}: expected a subclass of "
             f"mlgo_gym.rollout.Measure, found {found!r}"
         )
-    return found()
+    try:
+        return found()
+    except TypeError as error:
+        raise EnvironmentSetupError(
+            f"{problem.name}: measure {problem.measure!r}: expected one that needs no corpus, "
+            f"found: {error}; pass it as a reward"
+        ) from error
 
 
 def check_alone(measure: Measure, problem: Problem, also: Iterable[Problem]) -> None:

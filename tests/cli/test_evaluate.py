@@ -220,6 +220,15 @@ def test_times(evaluate: Evaluate, sample: Corpus, tmp_path: Path) -> None:
         assert each["change"] == pytest.approx(change)
 
 
+def test_times_without_a_module(one_of_two: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = ("evaluate", "--corpus", str(one_of_two), "--policy", "never", "--time", "--json")
+    assert main(line) == 1
+    modules = json.loads(capsys.readouterr().out)["time"]["modules"]
+    failed = [each for each in modules if each["error"]]
+    assert (len(modules), len(failed), failed[0]["seconds"]) == (2, 1, {})
+    assert "Invalid bitcode signature" in failed[0]["error"]
+
+
 class Page(HTMLParser):
     """The tables of a page: their headings and the texts and values of their cells."""
 

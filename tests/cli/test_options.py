@@ -9,11 +9,13 @@ import os
 import shlex
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
-from mlgo_gym.cli._doctor import _check_extra
+from mlgo_gym.cli._doctor import _DISTRIBUTIONS, _EXTRAS, _check_extra
 from mlgo_gym.cli._main import main
 from mlgo_gym.cli._values import above_zero
 from mlgo_gym.cli.dataset._export import _finite
@@ -68,6 +70,19 @@ def test_what_an_extra_brings() -> None:
     found = _check_extra("plots", "plot", "no_such_package", "no_other")
     assert (found.name, found.is_ok, found.is_required) == ("plots", False, False)
     assert found.found == "needs no_such_package; run: pip install 'mlgo-gym[plot]'"
+
+
+@pytest.mark.parametrize(
+    "name", sorted(_EXTRAS.keys() - {"training"})
+)  # Keras comes with TensorFlow
+def test_the_extra_that_is_advised_brings_the_package(name: str) -> None:
+    extra, package, *_ = _EXTRAS[name]
+    needed = {
+        Requirement(each).name
+        for each in requires("mlgo-gym") or ()
+        if (marker := Requirement(each).marker) and marker.evaluate({"extra": extra})
+    }
+    assert _DISTRIBUTIONS.get(package, package.replace("_", "-")) in needed
 
 
 def test_a_reader_that_has_seen_enough() -> None:

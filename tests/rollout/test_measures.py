@@ -33,6 +33,10 @@ def test_positive_is_better(score: float, baseline: float, reward: float) -> Non
         ("nowhere:Nothing", "No module named 'nowhere'"),
         ("mlgo_gym.rollout:Nothing", "No mlgo_gym.rollout attribute Nothing"),
         ("mlgo_gym.rollout:reward_of", "expected a subclass of mlgo_gym.rollout.Measure, found "),
+        (
+            "mlgo_gym.rollout._linked_text:LinkedText",
+            "expected one that needs no corpus, found: LinkedText",
+        ),
     ],
 )
 def test_a_measure_that_is_none(measure: str, message: str) -> None:

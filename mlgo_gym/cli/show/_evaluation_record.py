@@ -49,7 +49,9 @@ def time_record(times: Sequence[ModuleTimes], changes: Mapping[str, TimeChange])
                 name: {"seconds": each.seconds, "median_change": each.median} | each.total.to_json()
                 for name, each in changes.items()
             },
-            "modules": [asdict(each) for each in times],
+            "modules": [
+                asdict(each) | {"error": str(each.error) if each.error else None} for each in times
+            ],
         }
     }
 
