@@ -7,11 +7,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from mlgo_gym.base import OptionsError, local_folder
 from mlgo_gym.cli import options as shared
+from mlgo_gym.cli._extensions import Addition
 from mlgo_gym.cli._links import Links
+from mlgo_gym.cli._times import REPEATS, Times
 from mlgo_gym.cli._values import place
 from mlgo_gym.cli._writing import make_folder, save_figures, write_all, writing
 from mlgo_gym.cli.show._output import Output
@@ -28,8 +30,6 @@ DESCRIPTION = (
 )
 EXAMPLE = "mlgo-gym evaluate --corpus corpora --split test --model run/model"
 
-_REPEATS: Final = 5
-
 
 def add_options(add: shared.Options) -> None:
     add.corpus()
@@ -45,7 +45,7 @@ def add_options(add: shared.Options) -> None:
     add("--text", "", "for register allocation: also compare the code, in twice the time")
     what = "also link each package: the sizes plain, after --gc-sections and after --icf=safe"
     add("--linked", "", what)
-    what = f"also time {_REPEATS} compilations of each module under each policy, one at a time"
+    what = f"also time {REPEATS} compilations of each module under each policy, one at a time"
     add("--time", "", what)
     what = "record in the models' cards that they were evaluated on the split 'final'"
     add("--record-in-card", "", what)
@@ -57,28 +57,21 @@ def add_options(add: shared.Options) -> None:
 
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cli.show import _evaluation as shown
-    from mlgo_gym.cli.show._evaluation_record import as_record, time_record
-    from mlgo_gym.evaluation import (
-        ModuleTimes,
-        Setting,
-        evaluate,
-        measure_times,
-        time_changes,
-        with_searched,
-    )
+    from mlgo_gym.cli.show._evaluation_record import as_record
+    from mlgo_gym.evaluation import Setting, evaluate, with_searched
 
     if not options.model and not options.policy:
         raise OptionsError("expected --model or --policy, found neither")
-    _check_outputs(options)
+    _prepare_plots(options)
     packages = shared.packages_of(options)
     is_final = _check_final(packages, options)
     how = {"problem": shared.problem_of(options), **shared.compilation_of(options)}
     how |= {"with_text": options.text, "keep_smaller": options.keep_smaller}
     setting = Setting(**how)
-    times: list[ModuleTimes] = []
-    if options.linked:
-        options.additions.insert(0, Links(packages))
-    for each in options.additions:
+    own: list[Addition] = [Times(packages)] if options.time else []
+    own += [Links(packages)] if options.linked else []
+    additions = [*own, *options.additions]
+    for each in additions:
         each.check(packages)
     traces = options.traces and local_folder(options.traces)
     with shared.policies_of(options, setting.problem) as given:
@@ -91,20 +84,15 @@ def run(options: argparse.Namespace, output: Output) -> int:
             track=lambda scores, total: output.track(scores, "compiling", total),
             **how,
         )
-        if options.time:
-            timing = measure_times(packages, policies, setting, repeats=_REPEATS)
-            times += output.track(timing, "timing", len(packages))
-        for each in options.additions:
+        for each in additions:
             each.measure(policies, setting, output)
-    changes = {name: time_changes(times, name, options.seed) for name in policies if times}
     output.print(*shown.evaluation_tables(scored, modules=options.modules))
-    output.print(*shown.time_table(changes))
-    for each in options.additions:
+    for each in additions:
         output.print(*each.tables(options.seed))
     if left_out := len(scored.scores) - len(scored.modules):
         output.print(f"Left out of all this since LLVM failed on them: {left_out} modules.")
-    record = as_record(scored, setting, options.seed) | time_record(times, changes)
-    for each in options.additions:
+    record = as_record(scored, setting, options.seed)
+    for each in additions:
         record |= each.record(options.seed)
     output.json(record)
     if is_final:
@@ -112,14 +100,14 @@ def run(options: argparse.Namespace, output: Output) -> int:
     scores = scored.scores
     output.warn_of_not_honoured(each.not_honoured for each in scores)
     errors: list[object] = [error for each in scores for error in each.errors]
-    errors += [error for each in options.additions for error in each.failures()]
+    errors += [error for each in additions for error in each.failures()]
     status = output.warn_of(dict.fromkeys(map(str, errors)))  # a module may fail in several ways
     _save(scored, options, output)
     return status
 
 
-def _check_outputs(options: argparse.Namespace) -> None:
-    """See that plots and the page can be written, before the work that they are to show."""
+def _prepare_plots(options: argparse.Namespace) -> None:
+    """See that plots can be written, before the work that they are to show."""
     if options.plots:
         check_can_plot()
         make_folder(options.plots)

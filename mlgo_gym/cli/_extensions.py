@@ -18,8 +18,8 @@ from mlgo_gym.base import EnvironmentSetupError, load, plugins, report
 
 if TYPE_CHECKING:
     from mlgo_gym.cli.options import Options
+    from mlgo_gym.cli.show._grid import Grid
     from mlgo_gym.cli.show._output import Output
-    from mlgo_gym.cli.show._page import Content
     from mlgo_gym.corpus import Packages
     from mlgo_gym.evaluation import Setting
     from mlgo_gym.problems import PolicyLike
@@ -81,7 +81,7 @@ class Addition:
     def measure(self, policies: dict[str, PolicyLike], setting: Setting, output: Output) -> None:
         """Measure, after the evaluation and while the policies are open."""
 
-    def tables(self, seed: int) -> Iterable[Content]:
+    def tables(self, seed: int) -> Iterable[Grid | str]:
         """Return what is printed after the tables of the evaluation."""
         del seed
         return ()

@@ -71,7 +71,12 @@ def run(options: argparse.Namespace, output: Output) -> int:
             log = stack.enter_context(RolloutLog(file, problem, *sites))
         traces = stack.enter_context(worked_folder(options.traces)) if options.traces else None
         keep = bool(log or traces)
-        settings = {"also": also, "keep_decisions": keep, "in_order": log, "sites": options.sites}
+        settings = {
+            "also": also,
+            "keep_decisions": keep,
+            "in_order": bool(log),
+            "sites": options.sites,
+        }
         for report in shared.rolled_out(
             packages, {name: policy}, problem, options, output, **settings
         ):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from mlgo_gym.cli.show._grid import Cell, Grid, Row, amount, change, percent, ratio
+from mlgo_gym.cli.show._grid import Cell, Grid, Row, amount, change, ratio
 from mlgo_gym.cli.show._page import as_page
-from mlgo_gym.evaluation import ModuleScores, RelativeChange, Scored, Statistic, TimeChange
+from mlgo_gym.evaluation import ModuleScores, RelativeChange, Scored, Statistic
 from mlgo_gym.rollout import BASELINE
 
 if TYPE_CHECKING:
@@ -74,23 +74,6 @@ def evaluation_page(scored: Scored, plots: Mapping[str, Figure]) -> bytes:
         text = _count_worse(scored, policy)
         sections.append((f"Modules that {policy} makes worse", [text, *([worse] if worse else [])]))
     return as_page("Evaluation against LLVM's default", introduction, sections)
-
-
-def time_table(changes: Mapping[str, TimeChange]) -> Iterator[Grid | str]:
-    """How long compiling takes under each policy, where that was measured."""
-    if not changes:
-        return
-    rows: list[Row] = [
-        [
-            name,
-            f"{each.seconds:,.1f}",
-            _with_interval(each.total),
-            "none" if each.median is None else percent(each.median),
-        ]
-        for name, each in changes.items()
-    ]
-    yield Grid(("time of", "seconds", "in total", "median of modules"), rows, folds=True)
-    yield "Time to compile against LLVM's default, the two alternating in one worker."
 
 
 def _languages(scored: Scored) -> dict[str, Scored]:

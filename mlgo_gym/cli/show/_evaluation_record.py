@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping
 from typing import Any
 
 from mlgo_gym.evaluation import (
     ModuleScores,
-    ModuleTimes,
     Scored,
     Setting,
-    TimeChange,
     Worse,
 )
 from mlgo_gym.rollout import BASELINE
@@ -36,23 +33,6 @@ def as_record(scored: Scored, setting: Setting, seed: int) -> dict[str, Any]:
             policy: [_worse(each) for each in scored.worse(policy)] for policy in scored.policies
         },
         "modules": _modules(scored),
-    }
-
-
-def time_record(times: Sequence[ModuleTimes], changes: Mapping[str, TimeChange]) -> dict[str, Any]:
-    """Return the times to be added to the record, if there are any."""
-    if not times:
-        return {}
-    return {
-        "time": {
-            "policies": {
-                name: {"seconds": each.seconds, "median_change": each.median} | each.total.to_json()
-                for name, each in changes.items()
-            },
-            "modules": [
-                asdict(each) | {"error": str(each.error) if each.error else None} for each in times
-            ],
-        }
     }
 
 
