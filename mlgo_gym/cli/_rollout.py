@@ -70,10 +70,9 @@ def run(options: argparse.Namespace, output: Output) -> int:
             file, *sites = (stack.enter_context(writing(path)) for path in paths)
             log = stack.enter_context(RolloutLog(file, problem, *sites))
         traces = stack.enter_context(worked_folder(options.traces)) if options.traces else None
-        keep = bool(log or traces)
         settings = {
             "also": also,
-            "keep_decisions": keep,
+            "keep_decisions": bool(log or traces),
             "in_order": bool(log),
             "sites": options.sites,
         }

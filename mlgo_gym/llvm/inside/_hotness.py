@@ -39,6 +39,19 @@ FUNCTIONS: Final = {
     "cold": "_ZNK4llvm18ProfileSummaryInfo27getOrCompColdCountThresholdEv",
 }
 """The code's name of each function or key, and its symbol, in the library that holds LLVM."""
+OFFSETS: Final = {
+    "analysis_result": 8,  # AnalysisResultModel: its table of functions, Result
+    "advisor_module": 8,  # InlineAdvisor: its table, Module &M, FunctionAnalysisManager &FAM
+    "advisor_manager": 16,
+    "count_flag": 16,  # optional<ProfileCount>: uint64_t Count, ProfileCountType PCT, the flag
+    "profile_summary_of": 8,  # ProfileSummaryInfo: const Module *M, unique_ptr<ProfileSummary>
+    "cutoffs_begin": 8,  # ProfileSummary: Kind PSK, vector DetailedSummary, uint64_t TotalCount
+    "cutoffs_end": 16,
+    "total_count": 32,
+    "cutoff_least": 8,  # ProfileSummaryEntry: uint32_t Cutoff, uint64_t MinCount, NumCounts
+    "cutoff_size": 24,
+}
+"""The code's name of each part of LLVM's objects, and where it begins, in bytes."""
 
 _STEP: Final = """
   %over_{step} = icmp uge i64 %mantissa, {mantissa}
@@ -57,12 +70,12 @@ define private ptr @member(ptr %of, i64 %offset) {{
   ret ptr %value
 }}
 
-; An analysis of a function; its manager's result begins with a table of functions.
+; An analysis of a function.
 define private ptr @analysis(ptr %manager, i64 %which, ptr %function) {{
   %ask = call ptr @llvms(i64 {get_result})
   %key = call ptr @llvms(i64 %which)
   %found = call ptr %ask(ptr %manager, ptr %key, ptr %function)
-  %result = getelementptr i8, ptr %found, i64 8
+  %result = getelementptr i8, ptr %found, i64 {analysis_result}
   ret ptr %result
 }}
 
@@ -77,7 +90,7 @@ define private double @entries(ptr %function) {{
   %optional = alloca [3 x i64]
   %ask = call ptr @llvms(i64 {entry_count})
   call void %ask(ptr sret([3 x i64]) %optional, ptr %function, i1 zeroext false)
-  %at = getelementptr i8, ptr %optional, i64 16
+  %at = getelementptr i8, ptr %optional, i64 {count_flag}
   %flag = load i8, ptr %at
   %is_known = icmp ne i8 %flag, 0
   %count = load i64, ptr %optional
@@ -106,18 +119,18 @@ define private i64 @share(double %count, double %total) {{
 
 ; The first cutoff of a summary whose least count is reached.
 define private i64 @cutoff(ptr %summary, double %count) {{
-  %first = call ptr @member(ptr %summary, i64 8)
-  %end = call ptr @member(ptr %summary, i64 16)
+  %first = call ptr @member(ptr %summary, i64 {cutoffs_begin})
+  %end = call ptr @member(ptr %summary, i64 {cutoffs_end})
   br label %loop
 loop:
   %entry = phi ptr [ %first, %0 ], [ %next, %each ]
   %is_end = icmp eq ptr %entry, %end
   br i1 %is_end, label %none, label %each
 each:
-  %least_at = getelementptr i8, ptr %entry, i64 8
+  %least_at = getelementptr i8, ptr %entry, i64 {cutoff_least}
   %least = load i64, ptr %least_at
   %wide = uitofp i64 %least to double
-  %next = getelementptr i8, ptr %entry, i64 24
+  %next = getelementptr i8, ptr %entry, i64 {cutoff_size}
   %is_reached = fcmp oge double %count, %wide
   br i1 %is_reached, label %found, label %loop
 found:
@@ -129,7 +142,7 @@ none:
 }}
 
 define private void @put_count(ptr %values, ptr %profile, double %count, double %total) {{
-  %summary = call ptr @member(ptr %profile, i64 8)
+  %summary = call ptr @member(ptr %profile, i64 {profile_summary_of})
   %share = call i64 @share(double %count, double %total)
   call void @put(ptr %values, i64 {call_share}, i64 %share)
   %near = fmul double %count, 0x3FF0000100000000
@@ -195,10 +208,9 @@ define i32 @mlgo_put_hotness(ptr %values) {{
 none:
   ret i32 0
 asked:
-  ; InlineAdvisor: its table, Module &M, FunctionAnalysisManager &FAM
   %advisor = load ptr, ptr @mlgo_advisor
-  %module = call ptr @member(ptr %advisor, i64 8)
-  %manager = call ptr @member(ptr %advisor, i64 16)
+  %module = call ptr @member(ptr %advisor, i64 {advisor_module})
+  %manager = call ptr @member(ptr %advisor, i64 {advisor_manager})
   %block = call ptr @ask(i64 {block_of}, ptr %call)
   %caller = call ptr @ask(i64 {function_of}, ptr %block)
   %proxy = call ptr @analysis(ptr %manager, i64 {proxy}, ptr %caller)
@@ -209,14 +221,12 @@ asked:
   %is_cached = icmp ne ptr %cached, null
   br i1 %is_cached, label %known, label %done
 known:
-  ; ProfileSummaryInfo: const Module *M, std::unique_ptr<ProfileSummary> Summary
-  %profile = getelementptr i8, ptr %cached, i64 8
-  %summary = call ptr @member(ptr %profile, i64 8)
+  %profile = getelementptr i8, ptr %cached, i64 {analysis_result}
+  %summary = call ptr @member(ptr %profile, i64 {profile_summary_of})
   %is_there = icmp ne ptr %summary, null
   br i1 %is_there, label %put, label %done
 put:
-  ; ProfileSummary: Kind PSK, SummaryEntryVector DetailedSummary, uint64_t TotalCount
-  %total_at = getelementptr i8, ptr %summary, i64 32
+  %total_at = getelementptr i8, ptr %summary, i64 {total_count}
   %sum = load i64, ptr %total_at
   %is_none = icmp eq i64 %sum, 0
   %least = select i1 %is_none, i64 1, i64 %sum
@@ -250,5 +260,6 @@ def code(numbers: Mapping[str, int]) -> str:
         most_share=MOST_SHARE,
         no_cutoff=NO_CUTOFF,
         size_bytes=8 * len(HOTNESS_FEATURES),
+        **OFFSETS,
         **numbers,
     )
