@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from mlgo_gym.datasets._episodes import Episode
 from mlgo_gym.datasets._parts import staged
 
 _Array = np.ndarray[Any, Any]
+
+_QUIET: Final = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
+"""Settings under which TensorFlow prints no greeting."""
 
 
 def export_tfrecord(
@@ -78,7 +81,8 @@ def _feature_list(train: Any, array: _Array) -> Any:
 
 
 def _tensorflow() -> Any:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # it greets on standard error otherwise
+    for name, setting in _QUIET.items():
+        os.environ.setdefault(name, setting)
     try:
         import tensorflow as tf  # noqa: PLC0415 - it takes seconds, and nothing else here needs it
     except ImportError as error:

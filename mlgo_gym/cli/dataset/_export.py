@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
-from typing import Final
 
 from mlgo_gym.cli import options as shared
 from mlgo_gym.cli._values import place
@@ -17,9 +15,6 @@ DESCRIPTION = (
     "google/ml-compiler-opt trains from, or as a dataset for Minari."
 )
 EXAMPLE = "mlgo-gym dataset export sets/default --log default.log"
-
-_LOGGING: Final = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
-"""Keeps TensorFlow from greeting; it computes nothing here."""
 
 
 def add_options(add: shared.Options) -> None:
@@ -53,8 +48,6 @@ def run(options: argparse.Namespace, output: Output) -> int:
         text = f"{count:,} decisions in Minari's {options.minari}"
         value = {"minari": options.minari, "decisions": count}
     else:
-        for name, setting in _LOGGING.items():
-            os.environ.setdefault(name, setting)
         from mlgo_gym.datasets import export_tfrecord
 
         count = export_tfrecord(dataset, options.tfrecord, missing_reward=options.missing_reward)
