@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,16 +36,7 @@ class Times(Addition):
 
     def tables(self, seed: int) -> Iterator[Grid | str]:
         """Total and median of the modules, by policy."""
-        rows: list[Row] = [
-            [
-                name,
-                f"{each.seconds:,.1f}",
-                change(each.total.value, each.total.interval),
-                "none" if each.median is None else percent(each.median),
-            ]
-            for name, each in self._changes(seed).items()
-        ]
-        yield Grid(("time of", "seconds", "in total", "median of modules"), rows, folds=True)
+        yield time_table(self._changes(seed))
         yield "Time to compile against LLVM's default, the two alternating in one worker."
 
     def record(self, seed: int) -> dict[str, Any]:
@@ -72,3 +63,17 @@ class Times(Addition):
         from mlgo_gym.evaluation import time_changes
 
         return {name: time_changes(self._times, name, seed) for name in self._policies}
+
+
+def time_table(changes: Mapping[str, TimeChange]) -> Grid:
+    """How long compiling takes under each policy."""
+    rows: list[Row] = [
+        [
+            name,
+            f"{each.seconds:,.1f}",
+            change(each.total.value, each.total.interval),
+            "none" if each.median is None else percent(each.median),
+        ]
+        for name, each in changes.items()
+    ]
+    return Grid(("time of", "seconds", "in total", "median of modules"), rows, folds=True)
