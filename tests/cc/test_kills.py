@@ -147,6 +147,30 @@ def whole(work: Path) -> None:
         assert code_sections(each.read_bytes(), each.name)
 
 
+# A library that a user preloads: clang takes its time to remove what it has begun to write.
+SLOW_UNLINK = """
+#include <fcntl.h>
+#include <unistd.h>
+int unlink(const char *path) { usleep(30000); return unlinkat(AT_FDCWD, path, 0); }
+"""
+
+
+def test_clang_is_told_once_to_end(driver: Driver, work: Path, way: Mapping[str, str]) -> None:
+    """A second signal would end it before it has removed its files."""
+    prepare(driver, work)
+    (work.parent / "slow.c").write_text(SLOW_UNLINK)
+    library = work.parent / "slow.so"
+    assert (
+        driver.plain("-shared", "-fPIC", "slow.c", "-o", "slow.so", cwd=work.parent).returncode == 0
+    )
+    (work / "f.c").write_text(source(3000))
+    process = start(driver, work, "-c", way={**way, "LD_PRELOAD": str(library)})
+    wait_for(lambda: list(work.glob("f-*.o.tmp")))
+    process.send_signal(signal.SIGTERM)
+    wait_until_gone(process, work)
+    assert [each.name for each in work.iterdir()] == ["f.c"]
+
+
 @pytest.mark.stress
 @pytest.mark.timeout(3000)
 def test_a_thousand_random_kills(driver: Driver, work: Path) -> None:

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #define KIND_MS 1000
+#define AGAIN_MS 200
 #define STEP_MS 5
 #define MOST_OTHERS 64
 
@@ -69,9 +70,12 @@ static void end_child(pid_t child, void *data) {
   ++ending->left;
 }
 
+/* On its first signal clang removes what it has begun to write; a second one would end it before it is
+ * through. The first may be the terminal's, so ours comes later, and seldom again. */
 void end_children(pid_t clang) {
   for (int waited = 0;; waited += STEP_MS) {
-    struct ending ending = {.number = waited < KIND_MS ? SIGTERM : SIGKILL};
+    bool is_time = waited % AGAIN_MS == AGAIN_MS / 4;
+    struct ending ending = {.number = waited >= KIND_MS ? SIGKILL : is_time ? SIGTERM : 0};
     if (!for_children(end_child, &ending) && clang > 0)
       end_child(clang, &ending);
     if (!ending.left)
