@@ -27,6 +27,8 @@ _LINKER = re.compile(r"(ld|ld\.lld|ld64\.lld|lld)(-\d+)?")
 _LAUNCHER = re.compile(
     r"(\S*/)?(ccache|sccache|distcc|icecc|buildcache|env)|[A-Za-z_]\w*=.*", re.DOTALL
 )
+# What -MJ writes of a clang++, beside the language of the source.
+_DRIVER_MODES = frozenset({"--driver-mode=gcc", "--driver-mode=g++"})
 
 
 def command_of_driver(clang: Clang, arguments: Sequence[str], directory: Path) -> tuple[str, ...]:
@@ -89,12 +91,12 @@ def infer_override(
 
 
 def own_part(arguments: Sequence[str]) -> list[str]:
-    """A command without what starts it: launchers, variables, and other commands of the line."""
+    """A command without launchers, variables, the driver's mode and other commands of the line."""
     own = list(arguments)
     while own and (own[0] in {":", "&&"} or _LAUNCHER.fullmatch(own[0])):
         del own[0]
     end = next((at for at, each in enumerate(own) if each in {"&&", ";", "||", "|"}), len(own))
-    return own[:end]
+    return [each for each in own[:end] if each not in _DRIVER_MODES]
 
 
 def _of_driver(program: str, arguments: Sequence[str], directory: Path) -> list[str]:

@@ -164,5 +164,5 @@ def _command(
         allowed = allowed_of_build(arguments)
     except ExtractionError as error:
         return Outcome(label, Status.FAILED, reason=str(error))
-    is_cxx = "++" in PurePosixPath(program).name
+    is_cxx = "++" in PurePosixPath(program).name or "--driver-mode=g++" in command
     return BuildCommand(name, directory, tuple(allowed), is_cxx, tuple(arguments))

@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from corpus_tools import Clang
 from corpus_tools.allowed import driver as allowed
 from corpus_tools.bitcode import is_bitcode
 from corpus_tools.errors import CompileError, ExtractionError
+from corpus_tools.extraction.compile_commands import list_compile_commands
+from corpus_tools.extraction.embedded import Extraction
 from corpus_tools.extraction.inputs import Outcome
 from corpus_tools.extraction.recompile import BuildCommand, list_commands
+from corpus_tools.extraction.run import extract_corpus
 from tests.conftest import require
 
 
@@ -166,6 +170,23 @@ def test_commands_of_a_build(database: Path, tmp_path: Path) -> None:
     reasons = [each.reason for each in (again, e, c) if isinstance(each, Outcome)]
     assert reasons[:2] == ["listed twice", "makes no object (-E)"]
     assert reasons[2].startswith("refused to compile: '-fplugin=c.so'")
+
+
+def test_what_clang_itself_writes_down(clang22: Clang, tmp_path: Path) -> None:
+    """With -MJ: a program without its ++, and --driver-mode=g++."""
+    (tmp_path / "a.cpp").write_text("int f(void) { return 1; }\n")
+    line = [require("clang++-22", "clang-22"), "-Oz", "-flto", "-c", "a.cpp", "-o", "a.o"]
+    subprocess.run([*line, "-MJ", "a.json"], cwd=tmp_path, check=True)
+    entry = json.loads((tmp_path / "a.json").read_text().rstrip(",\n"))
+    assert "--driver-mode=g++" in entry["arguments"]
+    path = tmp_path / "compile_commands.json"
+    path.write_text(json.dumps([entry]))
+    (command,) = list_commands(path)
+    assert isinstance(command, BuildCommand)
+    assert command.is_cxx
+    extraction = Extraction(clang=lambda: clang22)
+    report = extract_corpus(list_compile_commands(path), tmp_path / "corpus", extraction)
+    assert report.modules == ("a.o",)
 
 
 def test_objects_of_one_name(tmp_path: Path) -> None:
