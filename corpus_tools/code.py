@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
-import lief
-
 from corpus_tools.errors import ExtractionError
+from corpus_tools.lief_library import lief
 from corpus_tools.object_file import Binary, parse_binary
 
 _PRIVATE_PREFIX = ".L"

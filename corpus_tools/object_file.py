@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
-import lief
-
 from corpus_tools.errors import ExtractionError
+from corpus_tools.lief_library import lief
 from corpus_tools.reading import read_regular
 
 LARGEST_BYTES: Final = 1 << 31

@@ -67,7 +67,7 @@ class BinaryFile:
     @classmethod
     def read(cls, path: Path) -> BinaryFile | LeftOut | None:
         """Read a file; ``None`` where it holds no code, or has no table of sections."""
-        import lief  # noqa: PLC0415 (half a second)
+        from corpus_tools.lief_library import lief  # noqa: PLC0415 (half a second)
 
         with open_regular(path) as file:
             magic = file.read(_MAGIC_BYTES)

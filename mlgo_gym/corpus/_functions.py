@@ -63,7 +63,7 @@ def function_sizes(data: bytes) -> dict[str, FunctionSize]:
 
 def read_elf(data: bytes) -> lief.ELF.Binary | None:
     """Read the bytes of an object or a linked file; ``None`` where they are no ELF file's."""
-    import lief  # noqa: PLC0415 (half a second)
+    from corpus_tools.lief_library import lief  # noqa: PLC0415 (half a second)
 
     lief.logging.disable()  # which says on standard error what it cannot read
     settings = lief.ELF.ParserConfig()
@@ -76,7 +76,7 @@ def read_elf(data: bytes) -> lief.ELF.Binary | None:
 
 def function_symbols(elf: lief.ELF.Binary) -> Iterator[lief.ELF.Symbol]:
     """The functions of its symbol table, in its order; a stripped file has none."""
-    import lief  # noqa: PLC0415 (half a second)
+    from corpus_tools.lief_library import lief  # noqa: PLC0415 (half a second)
 
     for symbol in elf.symtab_symbols:
         if symbol.type == lief.ELF.Symbol.TYPE.FUNC:

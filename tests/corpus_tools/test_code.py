@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import subprocess
+import sys
 from pathlib import Path
 
 import lief
@@ -149,3 +150,29 @@ def test_a_relocation_of_no_symbol(clang22: Clang, tmp_path: Path) -> None:
     (relocation,) = found.relocations
     assert relocation.split()[0].startswith("TYPE.X86_64_")
     assert relocation.split()[1:] == ["-4"]
+
+
+INTERRUPTED = """
+import signal, sys
+from corpus_tools.command_line import Interruption
+
+def interrupt(frame, *_):
+    if "lief" in sys.modules and frame.f_code.co_filename.endswith("enum.py"):
+        sys.setprofile(None)
+        signal.raise_signal(signal.{})
+
+with Interruption():
+    sys.setprofile(interrupt)
+    try:
+        import corpus_tools.code
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_waits_until_lief_is_loaded(name: str) -> None:
+    """LIEF's extension module ends the process where an exception comes while it loads."""
+    command = [sys.executable, "-c", INTERRUPTED.format(name)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n", "")
