@@ -40,6 +40,7 @@ _PARTS = ("DESCRIPTION", "EXAMPLE")
 
 _OTHERS = "other commands"
 _FEW = 2
+_MOST_STATUS = 255
 """Headings are worth having from so many on."""
 
 _INSIDE = "REPLACED BY KeyboardInterrupt"
@@ -296,7 +297,12 @@ def _run(arguments: Sequence[str]) -> int:
     check_outputs(options)
     fetch_models(options)
     with extended(options, output):
-        status = int(options.run(options, output))
+        status = options.run(options, output)
+        if not isinstance(status, int) or not 0 <= status <= _MOST_STATUS:
+            raise UsageError(
+                f"{options.command}: run: expected an exit status, 0 to {_MOST_STATUS}, "
+                f"found {status!r}"
+            )
     output.finish()
     return status
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import shlex
 import subprocess
 
@@ -71,3 +73,11 @@ def test_a_full_disk_under_standard_output(arguments: str) -> None:
     done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "mlgo-gym: error: standard output: No space left on device\n"
+
+
+def test_json_has_no_other_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    Output(as_json=True).json({"a": [math.nan, 1.5], "b": -math.inf})
+    assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail) == {
+        "a": [None, 1.5],
+        "b": None,
+    }

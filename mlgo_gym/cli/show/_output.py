@@ -97,7 +97,7 @@ class Output:
 
     def json(self, value: Any) -> None:
         if self.as_json:
-            self._write(partial(self._out.file.write, json.dumps(value, indent=2) + "\n"))
+            self._write(partial(self._out.file.write, _json_of(value) + "\n"))
             self._write(self._out.file.flush)
 
     def flush(self) -> None:
@@ -193,3 +193,12 @@ class _Now:
 
     def __rich__(self) -> str:
         return self._text()
+
+
+def _json_of(value: Any) -> str:
+    """Return it as JSON, which has no NaN and no infinity: such a number is null."""
+    try:
+        return json.dumps(value, indent=2, allow_nan=False)
+    except ValueError:
+        known = json.loads(json.dumps(value), parse_constant=lambda _: None)
+        return json.dumps(known, indent=2)
