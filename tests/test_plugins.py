@@ -61,6 +61,27 @@ class Untrained:
     Config = Cloner.Config
 
 
+class Idle:
+    Config = Cloner.Config
+
+    @staticmethod
+    def train(run, config, data):
+        return Valued({"modules": 3, "worse_modules": 0})
+
+
+class Untold:
+    Config = Cloner.Config
+
+    @staticmethod
+    def train(run, config, data):
+        return None
+
+
+class Valued:
+    def __init__(self, values):
+        self.to_json = lambda: values
+
+
 class Unseeded:
     Config = int
     train = Cloner.train
@@ -80,6 +101,15 @@ class Hello:
         output.print(f"Hello {options.name}.")
         output.json({"greeted": options.name})
         return 0
+
+
+class Statusless:
+    DESCRIPTION = "Say nothing about how it went."
+    EXAMPLE = "mlgo-gym statusless"
+
+    @staticmethod
+    def run(options, output):
+        output.print("Done.")
 
 
 class Silent:
@@ -128,9 +158,12 @@ ENTRY_POINTS = """
     clone = theirs:Cloner
     partial = theirs:Untrained
     unseeded = theirs:Unseeded
+    idle = theirs:Idle
+    untold = theirs:Untold
 
     [mlgo_gym.commands]
     hello = theirs:Hello
+    statusless = theirs:Statusless
     broken = nowhere:command
     train = theirs:Hello
     partial = theirs:Silent
@@ -261,7 +294,7 @@ def test_what_trainers_do(run: Run) -> None:
     done = run("train", "--help")
     assert done.returncode == 0, done.stderr
     text = " ".join(done.stdout.split())
-    assert "networks with other weights, compared; cloner: answer as 'never' does. " in text
+    assert "networks with other weights, compared; cloner: answer as 'never' does; idle: " in text
     assert said("partial", "theirs:Untrained", "expected train, found none") in done.stderr
     assert "text, linked, linked_text_gc, linked_text_icf, box, box-time, cost, " in text
     assert "instructions, broken, doubled, partial; " in text
@@ -285,6 +318,30 @@ def test_a_bad_trainer(run: Run, name: str, target: str, message: str) -> None:
     assert done.returncode == 1
     assert f"mlgo-gym: error: {said(name, target, message)}\n" in done.stderr
     assert said("clone", "theirs:Cloner", f"{TAKEN}; left out") in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "message"),
+    [
+        ("idle", "theirs:Idle", "train: expected a model directory at 'run/model', found none"),
+        (
+            "untold",
+            "theirs:Untold",
+            "train: expected 'modules' and 'worse_modules' by to_json(), found None",
+        ),
+    ],
+)
+def test_a_trainer_that_leaves_nothing(run: Run, name: str, target: str, message: str) -> None:
+    done = run("train", name, "--corpus", CORPUS, "--output", "run")
+    assert done.returncode == 1
+    assert f"mlgo-gym: error: {said(name, target, message)}\n" in done.stderr
+
+
+def test_a_command_without_a_status(run: Run) -> None:
+    done = run("statusless")
+    assert done.returncode == 1
+    message = "statusless: run: expected an exit status, 0 to 255, found None"
+    assert f"mlgo-gym: error: {message}\n" in done.stderr
 
 
 def test_a_command(run: Run) -> None:

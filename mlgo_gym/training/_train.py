@@ -39,6 +39,7 @@ from mlgo_gym.base import (
     EnvironmentSetupError,
     OptionsError,
     TrainingError,
+    broken,
     load,
     local_folder,
     missing_parts,
@@ -52,6 +53,8 @@ from mlgo_gym.problems import DEFAULT, Problem, problem_named
 
 if TYPE_CHECKING:
     from mlgo_gym.rollout import Failure
+    from mlgo_gym.training._data import Data
+    from mlgo_gym.training._run import TrainingRun
 
 _MOST_SEED: Final = (1 << 32) - 1
 TRAINERS: Final[Mapping[str, str]] = MappingProxyType(
@@ -266,7 +269,8 @@ def train(
     with worked_folder(output) as folder:
         begin = imported("run").TrainingRun
         run = partial(begin, folder.path, trainer, asked, config, folder=folder, **known)
-        trained = _trained(found.train, run, kept, held_out, how)
+        train_in = found.train if trainer in TRAINERS else partial(_checked, trainer, found.train)
+        trained = _trained(train_in, run, kept, held_out, how)
         return replace(trained, model=local_folder(f"{folder.place}/{trained.model.name}"))
 
 
@@ -333,6 +337,21 @@ def _trained(
         data = Data(kept, held_out, warn=warn, **compiling, **worth)
         found = train_in(going, going.config, data)
         return Trained(going.model, found.to_json(), going.spent_s, tuple(failures))
+
+
+def _checked(
+    trainer: str, train_in: Callable[..., Any], run: TrainingRun, config: Any, data: Data
+) -> Any:
+    """Train as another package does, and see that it leaves a model and says what it is worth."""
+    found = train_in(run, config, data)
+    worth = found.to_json() if hasattr(found, "to_json") else None
+    if not isinstance(worth, dict) or not {"modules", "worse_modules"} <= worth.keys():
+        problem = f"expected 'modules' and 'worse_modules' by to_json(), found {worth!r}"
+    elif not run.model.is_dir():
+        problem = f"expected a model directory at {str(run.model)!r}, found none"
+    else:
+        return found
+    raise broken(plugins(GROUP, TRAINERS)[trainer], f"train: {problem}")
 
 
 def _goal(
