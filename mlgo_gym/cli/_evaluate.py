@@ -15,7 +15,7 @@ from mlgo_gym.cli._extensions import Addition
 from mlgo_gym.cli._links import Links
 from mlgo_gym.cli._times import REPEATS, Times
 from mlgo_gym.cli._values import place
-from mlgo_gym.cli._writing import make_folder, save_figures, write_all, writing
+from mlgo_gym.cli._writing import save_figures, write_all, writing
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus import Packages, final_corpora
 from mlgo_gym.evaluation import NO_PLOTS, can_plot, check_can_plot
@@ -110,7 +110,6 @@ def _prepare_plots(options: argparse.Namespace) -> None:
     """See that plots can be written, before the work that they are to show."""
     if options.plots:
         check_can_plot()
-        make_folder(options.plots)
 
 
 def _check_final(packages: Packages, options: argparse.Namespace) -> bool:

@@ -257,14 +257,15 @@ def save_figure(path: Path, figure: Figure) -> None:
 
 
 def save_figures(folder: Path, figures: Mapping[str, Figure]) -> None:
-    """Write plots as PNG files, by their names."""
+    """Write plots as PNG files, by their names, into a folder that is made if need be."""
+    make_folder(folder)
     write_all(
         *(partial(save_figure, folder / f"{name}.png", each) for name, each in figures.items())
     )
 
 
 def make_folder(folder: Path, *, to_write: Path | None = None) -> None:
-    """Make a folder if need be, before the work; the error names what was to be written there."""
+    """Make a folder if need be; the error names what was to be written there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -33,6 +33,16 @@ def test_table_and_plots(small_folder: Path, tmp_path: Path) -> None:
     assert all(each.read_bytes().startswith(b"\x89PNG") for each in plots.iterdir())
 
 
+def test_one_repeat_has_no_deviation(
+    small_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of = ["--model", str(MODELS / "default"), "--corpus", str(small_folder), "--repeats", "1"]
+    assert main(["explain-features", *of, "--json"]) == 0
+    first = json.loads(capsys.readouterr().out)["features"][0]
+    assert first["changed"] > 0
+    assert first["deviation"] is None
+
+
 @pytest.mark.e2e
 def test_record(small_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = [
@@ -92,4 +102,6 @@ def test_a_bad_module_among_good_ones(
 )
 def test_errors(model: str, message: str, tmp_path: Path) -> None:
     shutil.copytree(MODELS / "lowest_density", tmp_path / "lowest_density")
-    check_refused(message, "explain-features", "--model", model, cwd=tmp_path)
+    line = ("explain-features", "--model", model, "--plots", "plots")
+    check_refused(message, *line, cwd=tmp_path)
+    assert not (tmp_path / "plots").exists()

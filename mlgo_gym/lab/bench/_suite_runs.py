@@ -281,7 +281,8 @@ def _check_name(name: str, where: str) -> None:
 
 def _check_url(url: str, where: str) -> None:
     if url and not _URL.fullmatch(url):
-        raise BenchmarkError(f"{where}: url: expected one of https or http, found {brief(url)}")
+        expected = "expected one of https or http without spaces, quotes and brackets"
+        raise BenchmarkError(f"{where}: url: {expected}, found {brief(url)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,8 +172,10 @@ def verified_submissions(
     """The submissions of a folder to a suite that were verified, and why others are left out.
 
     Raises:
-        BenchmarkError: two have the same name.
+        BenchmarkError: it is no folder, or two have the same name.
     """
+    if not folder.is_dir():
+        raise BenchmarkError(f"submissions: expected a folder, found none at {str(folder)!r}")
     found: dict[Path, Submission] = {}
     left: dict[Path, str] = {}
     names: dict[str, Path] = {}

@@ -85,12 +85,12 @@ class Importance:
     """The share of decisions that change when a feature is permuted: the repeats' mean, deviation.
 
     `to_inline` is a part of `changed`; of one different value nothing can change. A feature of
-    several numbers is permuted as a whole.
+    several numbers is permuted as a whole. One repeat has no deviation.
     """
 
     feature: str
     changed: float
-    deviation: float
+    deviation: float | None
     to_inline: float
     values: int
 
@@ -146,7 +146,7 @@ def permutation_importance(
         yield Importance(
             feature,
             float(shares.mean()),
-            float(shares.std()),
+            float(shares.std()) if repeats > 1 else None,
             float((found > 0).mean()),
             values,
         )
@@ -259,7 +259,7 @@ def importance_plot(importances: Sequence[Importance]) -> Figure:
     axes.barh(
         range(len(shown)),
         [100 * each.changed for each in shown],
-        xerr=[100 * each.deviation for each in shown],
+        xerr=[100 * (each.deviation or 0) for each in shown],
         color="tab:blue",
     )
     axes.set_yticks(range(len(shown)), [plot_label(each.feature) for each in shown])

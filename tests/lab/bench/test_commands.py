@@ -79,8 +79,10 @@ def test_from_runs_to_the_table(suite: Path, submissions: Path, tmp_path: Path) 
 def test_only_what_was_verified_as_it_is_comes_into_the_table(
     suite: Path, submissions: Path, recorded: Path, tmp_path: Path
 ) -> None:
-    done = run("bench", "table", submissions, "--suite", suite, cwd=tmp_path)
+    how = ("--suite", suite, "--output", "table")
+    done = run("bench", "table", submissions, *how, cwd=tmp_path)
     assert done.returncode == 1
+    assert not (tmp_path / "table").exists()
     assert "expected verified submissions, found none" in done.stderr
     assert "left out: it was not verified as it is now" in " ".join(done.stderr.split())
     run("bench", "verify", submissions / "never.zip", "--suite", suite, cwd=tmp_path)
@@ -88,6 +90,12 @@ def test_only_what_was_verified_as_it_is_comes_into_the_table(
     how = ("--name", "never", "--authors", "others", "--into", submissions)
     run("bench", "submit", recorded / "random.run", *how, cwd=tmp_path)
     assert run("bench", "table", submissions, "--suite", suite, cwd=tmp_path).returncode == 1
+
+
+def test_a_folder_of_submissions_that_is_not_there(suite: Path, tmp_path: Path) -> None:
+    done = run("bench", "table", "none", "--suite", suite, cwd=tmp_path)
+    message = "submissions: expected a folder, found none at 'none'"
+    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
 
 
 def test_the_next_command_can_be_pasted(suite: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corpus_tools.command_line import whole
-from mlgo_gym.cli import Grid, Output, Row, change, make_folder, save_figures
+from mlgo_gym.cli import Grid, Output, Row, change, save_figures
 from mlgo_gym.cli import options as shared
 from mlgo_gym.evaluation import check_can_plot
 from mlgo_gym.problems import DEFAULT_ADVICE, InliningForSize
@@ -48,7 +48,6 @@ def run(options: argparse.Namespace, output: Output) -> int:
     packages = shared.packages_of(options)
     if options.plots:
         check_can_plot()
-        make_folder(options.plots)
     problem = shared.make_problem(InliningForSize, options)
     setting = Setting(problem, **shared.compilation_of(options))
     with contextlib.ExitStack() as stack:
@@ -77,7 +76,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
     output.print(_grid(found, code), _note(sample, recorded, found, code))
     output.json(_record(sample, recorded, found, code))
     status = output.warn_of([*recorded.errors, *(code.errors if code else ())])
-    save_figures(options.plots, plots)
+    if options.plots:
+        save_figures(options.plots, plots)
     return status
 
 
@@ -101,7 +101,7 @@ def _grid(found: Sequence[Importance], code: PermutedText | None) -> Grid:
     for each in found:
         if each.changed:
             shares = (each.changed, each.deviation, each.to_inline, each.changed - each.to_inline)
-            cells = [f"{100 * share:.2f} %" for share in shares]
+            cells = ["" if share is None else f"{100 * share:.2f} %" for share in shares]
             rows.append(
                 [each.feature, *cells, *([change(code.change(each.feature))] if code else [])]
             )

@@ -26,8 +26,6 @@ def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.evaluation import can_plot
     from mlgo_gym.lab import bench
 
-    if options.output is not None:
-        make_folder(options.output)
     with bench.open_or_sample(options.suite) as suite:
         found, left = bench.verified_submissions(options.submissions, suite)
         for path, why in left.items():
@@ -42,6 +40,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
         shown.add_row(row.card.name, str(len(row.card.seeds)), row.score[track].text(1, 0), change)
     output.print(shown)
     if options.output is not None:
+        make_folder(options.output)
         bench.write_table(made, options.output)
         if can_plot():
             from mlgo_gym.lab.bench import profile_figure

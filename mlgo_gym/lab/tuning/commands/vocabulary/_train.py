@@ -33,12 +33,12 @@ def run(options: argparse.Namespace, output: Output) -> int:
     config = SeedConfig(options.dimension, options.epochs, options.seed)
     packages = shared.packages_of(options, allow_thinlto=True)
     _, card_path = _files(options.output, options)
-    make_folder(options.output.parent, to_write=options.output)
     with output.line() as show:
         how = shared.workers_of(options)
         left_out: list[str] = []
         made = train_vocabulary(packages, config, **how, warn=left_out.append, doing=show)
     status = output.warn_of(left_out)
+    make_folder(options.output.parent, to_write=options.output)
     with writing(options.output) as file:
         file.write(made.data)
     with writing(card_path) as file:
