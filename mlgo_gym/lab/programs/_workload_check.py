@@ -65,8 +65,10 @@ class Checked:
     error: MlgoGymError | None = None
 
     def record(self) -> dict[str, Any]:
-        """The fields by name, as JSON values."""
-        return asdict(self) | {"error": self.error and str(self.error)}
+        """The fields by name, as JSON values; beside an error nothing was measured."""
+        if self.error is None:
+            return asdict(self)
+        return dict.fromkeys(asdict(self)) | {"workload": self.workload, "error": str(self.error)}
 
 
 def check_workloads(

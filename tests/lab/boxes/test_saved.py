@@ -192,6 +192,9 @@ def test_a_call_that_is_none(tmp_path: Path) -> None:
     assert "expected a number from 1 or median, found '0'" in done.stderr
     done = run("box", "record", *of, "--call", "64001", cwd=tmp_path)
     assert "function 'parse_number.of0': expected call 64,001, found 64,000" in done.stderr
+    done = run("box", "record", *of[:2], *of[4:], "--call", "100000000", cwd=tmp_path)
+    assert "expected a call that can be boxed, found none: workload 'json': " in done.stderr
+    assert "expected call 100,000,000, found " in done.stderr
     assert not (tmp_path / "boxes").exists()
 
 

@@ -214,6 +214,9 @@ def test_builds_that_differ(corpus: MakeCorpus) -> None:
     assert found.error is not None
     expected = "workload 'twice': expected the same standard output, found SHA-256"
     assert str(found.error).startswith(expected)
+    told = found.record()
+    assert (told["workload"], told["error"]) == ("twice", str(found.error))
+    assert (told["cpu_s"], told["instructions"]) == (None, None)
 
 
 @pytest.mark.e2e

@@ -54,7 +54,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
         names = [program.symbol(name) for name in options.function or ()]
         wanted, refused = _wanted(program, calls, names, options.call or [_MEDIAN])
         if not wanted:
-            raise OptionsError("expected a call that can be boxed, found none")
+            why = f": {refused[0]}" if refused else ""
+            raise OptionsError(f"expected a call that can be boxed, found none{why}")
         program.save(options.output, wanted)
         sha256 = program.sha256
     for each in refused:
