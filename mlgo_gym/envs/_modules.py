@@ -70,6 +70,8 @@ def weights_of(given: Weights, modules: Packages) -> NDArray[np.float64]:
         if given not in ("uniform", "size"):
             raise OptionsError(f"weights: expected uniform, size or a mapping, found {given!r}")
         found = [1.0 if given == "uniform" else float(modules.size_bytes(key)) for key in modules]
+    elif not isinstance(given, Mapping):
+        raise OptionsError(f"weights: expected uniform, size or a mapping, found {given!r}")
     else:
         if unknown := [name for name in given if name not in modules]:
             raise OptionsError(f"weights: expected modules of the corpus, found {unknown[0]!r}")

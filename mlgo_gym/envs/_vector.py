@@ -61,8 +61,8 @@ class CompilationVectorEnv(SyncVectorEnv):  # not generic in Gymnasium 1.1
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         **settings: Any,
     ) -> None:
-        if num_envs < 1:
-            raise OptionsError(f"num_envs: expected a number above 0, found {num_envs}")
+        if not isinstance(num_envs, int | np.integer) or num_envs < 1:
+            raise OptionsError(f"num_envs: expected a whole number above 0, found {num_envs!r}")
         try:
             mode = AutoresetMode(autoreset_mode)
         except ValueError as error:

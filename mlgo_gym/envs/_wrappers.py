@@ -147,7 +147,7 @@ class ActionMaskObservation(InfoObservation):
         key: of the environment's own observation.
 
     Raises:
-        UsageError: the environment has no masks.
+        UsageError: the environment has no masks, or the key is that of the mask.
 
     >>> import gymnasium, mlgo_gym
     >>> env = ActionMaskObservation(gymnasium.make("mlgo_gym/RegallocEviction-v0"))
@@ -165,6 +165,8 @@ class ActionMaskObservation(InfoObservation):
             raise UsageError(
                 f"ActionMaskObservation: expected an environment with masks, found {env}"
             )
+        if key == _MASK:
+            raise UsageError(f"ActionMaskObservation: expected another key than {_MASK!r}")
         self._key = key
         mask = spaces.Box(0, 1, (int(own.n),), np.int8)
         self.observation_space = spaces.Dict({_MASK: mask, key: env.observation_space})

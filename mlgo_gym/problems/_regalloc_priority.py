@@ -8,7 +8,6 @@ LLVM generates code for them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -109,12 +108,11 @@ class RegallocPriority(Problem):
         Raises:
             UsageError: it is none; what C++ makes of it is undefined.
         """
-        value = float(action) if isinstance(action, int | float) else math.nan
-        if not 0 <= value <= HIGHEST_PRIORITY:
+        if not isinstance(action, int | float) or not 0 <= action <= HIGHEST_PRIORITY:
             raise UsageError(
                 f"{self.advice.name}: expected 0 to {HIGHEST_PRIORITY:.0f}, found {action!r}"
             )
-        return self.advice.encode(value)
+        return self.advice.encode(float(action))
 
     def fallback_action(self, observation: Observation) -> float:
         """First come, first served, by size: long live ranges before short ones."""

@@ -8,6 +8,7 @@ import gymnasium
 import pytest
 
 from mlgo_gym.envs import (
+    ActionMaskObservation,
     DefaultAdviceObservation,
     FloatVectorObservation,
     PerDecisionReward,
@@ -39,6 +40,11 @@ def test_no_default_advice_where_llvm_gives_none(problem: str) -> None:
 def test_no_reward_for_each_decision_around_changes(inside: Callable[[Env], Env]) -> None:
     with make_env("inlining-for-size") as env, pytest.raises(UsageError, match="no wrapper"):
         PerDecisionReward(inside(env))
+
+
+def test_no_mask_in_place_of_the_observation() -> None:
+    with make_env("inlining-for-size") as env, pytest.raises(UsageError, match="another key than"):
+        ActionMaskObservation(env, key="action_mask")
 
 
 def test_limits_may_be_inside() -> None:

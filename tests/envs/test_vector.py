@@ -120,7 +120,8 @@ def test_rows_have_seeds_of_their_own(sample: Corpus) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"num_envs": 0}, "num_envs: expected a number above 0, found 0"),
+        ({"num_envs": 0}, "num_envs: expected a whole number above 0, found 0"),
+        ({"num_envs": 1.5}, "num_envs: expected a whole number above 0, found 1.5"),
         (
             {"autoreset_mode": "Never"},
             "autoreset_mode: expected one of NextStep, SameStep, Disabled, found 'Never'",

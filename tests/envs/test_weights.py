@@ -58,6 +58,7 @@ def test_functions_of_modules_that_are_drawn() -> None:
     ("weights", "message"),
     [
         ("often", "weights: expected uniform, size or a mapping, found 'often'"),
+        (3, "weights: expected uniform, size or a mapping, found 3"),
         ({"none.c": 1}, "weights: expected modules of the corpus, found 'none.c'"),
         ({"digest.c": 0}, "weights: expected finite numbers of 0 or more, some above 0"),
         ({"digest.c": -1}, "weights: expected finite numbers of 0 or more, some above 0"),

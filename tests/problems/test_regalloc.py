@@ -145,7 +145,7 @@ def test_positions_that_llvm_does_not_take(action: Any) -> None:
     assert str(caught.value) == f"index_to_evict: expected one of [2, 5], found {action!r}"
 
 
-@pytest.mark.parametrize("action", [-1.0, math.nan, math.inf, 2.0**32, None, "x"])
+@pytest.mark.parametrize("action", [-1.0, math.nan, math.inf, 2.0**32, 10**400, None, "x"])
 def test_priorities_that_llvm_does_not_take(action: Any) -> None:
     with pytest.raises(UsageError) as caught:
         RegallocPriority().encode_advice(action, observation([2]))
