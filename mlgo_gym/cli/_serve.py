@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import os
 import signal
+import ssl
 import tempfile
 import threading
 from pathlib import Path
@@ -77,4 +78,11 @@ def _credentials(certificate: Path | None, key: Path | None) -> Any:
     from mlgo_gym.runners import grpc
 
     pair = shared.small_file(key), shared.small_file(certificate)
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=str)
+    except (ssl.SSLError, ValueError) as error:
+        raise OptionsError(
+            "--tls-certificate and --tls-key: expected a certificate and its key as PEM, without "
+            f"a password, found {str(certificate)!r} and {str(key)!r}"
+        ) from error
     return grpc.ssl_server_credentials([pair])

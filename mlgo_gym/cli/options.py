@@ -308,6 +308,10 @@ def access_of(options: argparse.Namespace) -> dict[str, Any]:
                 )
         return {"trusted": options.trust_code}
     certificate = options.tls_certificate and small_file(options.tls_certificate)
+    if certificate is not None:
+        from mlgo_gym.runners import check_certificate
+
+        check_certificate(certificate, f"--tls-certificate {str(options.tls_certificate)!r}")
     return {"token": token_of(options), "certificate": certificate}
 
 

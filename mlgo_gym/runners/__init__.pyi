@@ -27,4 +27,5 @@ from ._models import native_policy as native_policy
 from ._models import native_runner as native_runner
 from ._models import problem_of_models as problem_of_models
 from ._models import settings_of_models as settings_of_models
+from .grpc._wire import check_certificate as check_certificate
 from .grpc._wire import grpc as grpc

@@ -91,12 +91,24 @@ def test_access_without_a_host(option: str, tmp_path: Path) -> None:
     check_refused(message, "rollout", option, "file", cwd=tmp_path)
 
 
+def test_a_certificate_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "junk").write_text("junk")
+    message = "--tls-certificate 'junk': expected a certificate as PEM, found none"
+    host = ("--mode", "interactive", "--model", "localhost:1", "--tls-certificate", "junk")
+    check_refused(message, "rollout", *host, cwd=tmp_path)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (
             ["--tls-key", "key"],
             "expected --tls-certificate and --tls-key, found one of them",
+        ),
+        (
+            ["--tls-key", "junk", "--tls-certificate", "junk"],
+            "--tls-certificate and --tls-key: expected a certificate and its key as PEM, without a "
+            "password, found 'junk' and 'junk'",
         ),
         (["--token-file", "gone"], "gone: cannot be read: No such file or directory"),
         (
@@ -107,6 +119,7 @@ def test_access_without_a_host(option: str, tmp_path: Path) -> None:
     ],
 )
 def test_hosts_that_cannot_be(options: list[str], message: str, tmp_path: Path) -> None:
+    (tmp_path / "junk").write_text("junk")
     check_refused(message, "serve", "--model", MODEL, *options, cwd=tmp_path)
 
 

@@ -17,6 +17,7 @@ from mlgo_gym.runners.grpc._wire import (
     Watchdog,
     bearer,
     channel_options,
+    check_certificate,
     check_message_limit,
     check_token,
     clipped,
@@ -277,6 +278,8 @@ def _check_options(
     if not 0 < deadline_s <= threading.TIMEOUT_MAX:
         raise OptionsError(f"deadline_s: expected a positive number of seconds, found {deadline_s}")
     check_token(token)
+    if isinstance(credentials, bytes):
+        check_certificate(credentials, "gRPC certificate")
     if token is not None and credentials is None and not address.is_local:
         raise OptionsError(
             f"gRPC host {address.text}: a token for another machine needs TLS credentials"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import ssl
 import sys
 import threading
 import time
@@ -115,6 +116,15 @@ def check_token(token: str | None) -> None:
     """Raise where a token cannot travel as a bearer token."""
     if token is not None and not (token and all("!" <= each <= "~" for each in token)):
         raise OptionsError("gRPC token: expected visible ASCII characters, at least one")
+
+
+def check_certificate(data: bytes, name: str) -> None:
+    """Raise where no certificate is found that a host could be known by."""
+    pem = data.decode("ascii", "ignore")  # what stands between certificates may be any text
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem)
+    except (ssl.SSLError, ValueError) as error:
+        raise OptionsError(f"{name}: expected a certificate as PEM, found none") from error
 
 
 def clipped(message: str) -> str:
