@@ -36,6 +36,7 @@ def model(tmp_path: Path) -> Path:
         ("train advantage --output out", "to train and to choose on"),
         ("train imitate --output out --set traces=t", "to train and to choose on"),
         ("demo --output out", "to train and to choose on"),
+        ("tune --output out", "to train and to choose on"),
         ("dataset record --output out", "to record"),
         ("search --output out", "to search"),
         ("rollout --log out", "to record"),

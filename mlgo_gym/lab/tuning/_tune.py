@@ -41,7 +41,7 @@ from mlgo_gym.base import (
     write_json,
 )
 from mlgo_gym.cc import ALL, RECORDS
-from mlgo_gym.corpus import ModuleKey, Packages
+from mlgo_gym.corpus import ModuleKey, Packages, check_not_final
 from mlgo_gym.evaluation import ModuleScores, Setting, Track, in_order, module_scores
 from mlgo_gym.lab.tuning._tuned import TUNED, TuneChoice, Tuned, choose, linked_bytes
 from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, llvm_version, options_of
@@ -279,6 +279,7 @@ class Tuning:
     def run(self) -> Tuned:
         """Tune, or go on with it."""
         models = self.setting.check()
+        check_not_final(self.packages, "to train and to choose on")
         held_out = self.packages if self._is_small else self.packages.hold_out()[1]
         targets = dict(self.targets) or _as_one(self.packages)
         self._begin()
