@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from copy import copy
 from pathlib import Path
@@ -67,6 +68,7 @@ log2(1 + microseconds).
 _PLAIN: Final = FEATURES.index("calls")
 _TIMES: Final = FEATURES.index("spent")
 _MICROSECONDS: Final = 1e6
+_EXPECTED: Final = f"expected 0 to {len(DECISIONS) - 1}"
 _HIGHEST: Final = 64
 _COUNTED: Final = ("calls", "jumps back", "wrong guesses")
 _SHOWN: Final = (*range(SPECIAL), *[SPECIAL] * len(CACHED), SPECIAL + 1, -1)
@@ -183,7 +185,11 @@ class TierUpEnv(gymnasium.Env[_Observation, np.int64]):
             UsageError: there is no episode.
             OptionsError: the action is none of the space's.
         """
-        reward = self.answer(int(action))
+        values = np.asarray(action)
+        chosen = values.item() if values.size == 1 and values.dtype.kind in "biuf" else math.nan
+        if chosen % 1 != 0:
+            raise OptionsError(f"action: {_EXPECTED}, found {action!r}")
+        reward = self.answer(int(chosen))
         replay = self.replay
         return seen([observed(replay)])[0], reward, replay.is_over, False, self.info()
 
@@ -198,7 +204,7 @@ class TierUpEnv(gymnasium.Env[_Observation, np.int64]):
         if replay is None or replay.is_over:
             raise UsageError("step: expected an episode, found none; call reset")
         if not 0 <= decision < len(DECISIONS):
-            raise OptionsError(f"action: expected 0 to {len(DECISIONS) - 1}, found {decision!r}")
+            raise OptionsError(f"action: {_EXPECTED}, found {decision!r}")
         if decision and not replay.is_allowed(decision):
             self._refused += 1
             decision = 0
@@ -391,7 +397,7 @@ class TierUpVectorEnv(VectorEnv[_Observations, _Answers, NDArray[Any]]):
         threads: int = 0,
         baseline: str = "ski-rental",
     ) -> None:
-        if num_envs < 1:
+        if not isinstance(num_envs, int | np.integer) or num_envs < 1:
             raise OptionsError(f"num_envs: expected at least 1, found {num_envs!r}")
         first = TierUpEnv(recordings, threads=threads, baseline=baseline)
         self._envs = [first, *(first.twin() for _ in range(num_envs - 1))]
@@ -430,12 +436,17 @@ class TierUpVectorEnv(VectorEnv[_Observations, _Answers, NDArray[Any]]):
         """Answer all rows' events; those that have ended begin anew instead.
 
         Raises:
-            OptionsError: an action is none of the space's.
+            OptionsError: an action is none of the space's; no row has moved.
         """
+        given = np.asarray(actions)
+        if given.shape != (self.num_envs,) or given.dtype.kind not in "biu":
+            raise OptionsError(f"actions: expected {self.num_envs} numbers, found {actions!r}")
+        if (wrong := given[~self._over & ((given < 0) | (given >= len(DECISIONS)))]).size:
+            raise OptionsError(f"action: {_EXPECTED}, found {wrong[0]}")
         infos: dict[str, Any] = {}
         rewards = np.zeros(self.num_envs)
         rows = []
-        answers = np.asarray(actions).tolist()
+        answers = given.tolist()
         was_over = self._over.tolist()
         for row, env in enumerate(self._envs):
             if was_over[row]:

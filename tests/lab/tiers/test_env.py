@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,37 @@ def test_make_vec_makes_one_of_many_rows() -> None:
     envs.close()
     with pytest.raises(OptionsError, match="num_envs: expected at least 1, found 0"):
         TierUpVectorEnv(0)
+    with pytest.raises(OptionsError, match=r"num_envs: expected at least 1, found 1\.5"):
+        TierUpVectorEnv(1.5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("actions", "message"),
+    [
+        ([0, 8], "action: expected 0 to 7, found 8"),
+        ([0], "actions: expected 2 numbers, found [0]"),
+        ([0, 1, 2], "actions: expected 2 numbers, found [0, 1, 2]"),
+        ([0, 1.5], "actions: expected 2 numbers, found [0, 1.5]"),
+        (None, "actions: expected 2 numbers, found None"),
+    ],
+)
+def test_a_wrong_action_moves_no_row(actions: Any, message: str) -> None:
+    envs = TierUpVectorEnv(2, small())
+    envs.reset()
+    before = [env.replay.event for env in envs._envs]
+    with pytest.raises(OptionsError) as caught:
+        envs.step(actions)
+    assert str(caught.value) == message
+    assert [env.replay.event for env in envs._envs] == before
+
+
+@pytest.mark.parametrize("action", [1.5, math.nan, None, "1", [0, 1], 10**400])
+def test_actions_that_are_none(action: Any) -> None:
+    env = TierUpEnv(small())
+    env.reset()
+    with pytest.raises(OptionsError) as caught:
+        env.step(action)
+    assert str(caught.value) == f"action: expected 0 to 7, found {action!r}"
 
 
 def test_the_info_has_the_same_keys_and_types_at_every_step() -> None:
