@@ -383,12 +383,15 @@ def function_of(given: str) -> PolicyLike:
     """The function of a file, ``FILE:NAME``.
 
     Raises:
-        OptionsError: there is no such file or function.
+        OptionsError: there is no such file or function, or the file cannot be loaded.
     """
     path, _, name = given.rpartition(":")
     if not path or not Path(path).is_file():
         raise OptionsError(f"--function: expected FILE:NAME, found {given!r}")
-    found = runpy.run_path(path).get(name)
+    try:
+        found = runpy.run_path(path).get(name)
+    except Exception as error:
+        raise OptionsError(f"--function: {path}: cannot be loaded: {error}") from error
     if not callable(found):
         raise OptionsError(f"--function: expected a function {name!r} in {path}, found {found!r}")
     made: PolicyLike = found

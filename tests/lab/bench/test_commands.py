@@ -165,6 +165,10 @@ def test_a_damaged_submission_does_not_end_the_others(
         ((), "expected one of --policy, --model, --function or --traces, found none"),
         (("--policy", "never", "--model", "m"), "found --policy and --model"),
         (("--function", "rule"), "--function: expected FILE:NAME, found 'rule'"),
+        (
+            ("--function", "bad.py:rule"),
+            "--function: bad.py: cannot be loaded: expected ':' (bad.py, line 1)",
+        ),
         (("--traces", "."), "--traces: expected traces of size-sample, found none"),
         (("--policy", "never", "--output", "no/where.zip"), "--output: expected an existing"),
     ],
@@ -172,6 +176,7 @@ def test_a_damaged_submission_does_not_end_the_others(
 def test_runs_that_cannot_begin(
     how: tuple[str, ...], message: str, suite: Path, tmp_path: Path
 ) -> None:
+    (tmp_path / "bad.py").write_text("def rule(observation) return 0")
     done = run("bench", "run", "--suite", suite, *how, cwd=tmp_path)
     assert done.returncode == 1
     assert message in " ".join(done.stderr.split())
