@@ -18,6 +18,7 @@ from mlgo_gym.corpus import read_files
 _Item = TypeVar("_Item")
 _Value = TypeVar("_Value")
 
+_MOST_JOBS: Final = 4096
 _AHEAD: Final = 4
 """How many items for each worker are started before the first result is taken."""
 
@@ -128,7 +129,7 @@ def workers(state: Callable[[], _State], jobs: Jobs = 1) -> Executor[_State]:
         jobs: how many there are.
 
     Raises:
-        OptionsError: ``jobs`` is neither above 0 nor makes executors.
+        OptionsError: ``jobs`` is neither above 0 nor makes executors, or is more than there can be.
 
     >>> from mlgo_gym import Compiler
     >>> with workers(Compiler, jobs=1) as executor:
@@ -139,6 +140,8 @@ def workers(state: Callable[[], _State], jobs: Jobs = 1) -> Executor[_State]:
         return jobs(state)
     if not isinstance(jobs, int) or jobs < 1:
         raise OptionsError(f"jobs: expected a number above 0, found {jobs!r}")
+    if jobs > _MOST_JOBS:
+        raise OptionsError(f"jobs: expected at most {_MOST_JOBS:,}, found {jobs:,}")
     return _Threads(state, jobs) if jobs > 1 else _ThisThread(state)
 
 

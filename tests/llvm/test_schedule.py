@@ -386,3 +386,5 @@ def test_no_workers_are_an_error(desks: list[Desk]) -> None:
         with pytest.raises(OptionsError) as error:
             each((), double, partial(Desk, desks), jobs=jobs)
         assert str(error.value) == f"jobs: expected a number above 0, found {jobs}"
+    with pytest.raises(OptionsError, match="^jobs: expected at most 4,096, found 4,097$"):
+        workers(Compiler, 4097)
