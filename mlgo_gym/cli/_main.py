@@ -40,8 +40,10 @@ _PARTS = ("DESCRIPTION", "EXAMPLE")
 
 _OTHERS = "other commands"
 _FEW = 2
-_MOST_STATUS = 255
 """Headings are worth having from so many on."""
+
+_MOST_STATUS = 255
+"""The largest exit status."""
 
 _INSIDE = "REPLACED BY KeyboardInterrupt"
 """Of the error that pybind11 makes of an interrupt while TensorFlow raises one of its own."""

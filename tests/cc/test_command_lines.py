@@ -443,21 +443,21 @@ ANSWERED = (
 )
 
 
-def take_no_value(clang: str, options: list[str]) -> set[str]:
+def take_no_value(clang: str, options: list[str], folder: Path) -> set[str]:
     """Options for which the word behind is an input."""
     words = [word for pair in enumerate(options) for word in (pair[1], f"missing-{pair[0]}")]
     done = subprocess.run(
-        [clang, "-###", "-c", *words], capture_output=True, text=True, check=False
-    )
+        [clang, "-###", "-c", *words], cwd=folder, capture_output=True, text=True, check=False
+    )  # of some it makes files
     found = re.findall(r"no such file or directory: 'missing-(\d+)'", done.stderr)
     return {options[int(each)] for each in found}
 
 
-def test_options_with_a_value_are_those_of_clang(clang22: str) -> None:
+def test_options_with_a_value_are_those_of_clang(clang22: str, tmp_path: Path) -> None:
     source = (ROOT / "mlgo_gym" / "cc" / "native" / "arguments.c").read_text()
     words, prefixes = (re.findall('"([^"]+)"', each) for each in VALUED.findall(source))
     asked = [each for each in words if not each.startswith(ANSWERED)]
-    assert take_no_value(clang22, [*asked, "-Wall"]) == {"-Wall"}
+    assert take_no_value(clang22, [*asked, "-Wall"], tmp_path) == {"-Wall"}
     listed: set[str] = set()
     for start in ("-", "--"):
         done = subprocess.run(
@@ -470,6 +470,8 @@ def test_options_with_a_value_are_those_of_clang(clang22: str) -> None:
         if each.startswith("-") and not each.endswith(("=", ",")) and not each.startswith(ANSWERED)
     )
     assert len(others) > 1000
-    suspects = sorted(set(others) - take_no_value(clang22, others))
-    missing = set(suspects) - take_no_value(clang22, suspects)  # lines of many may be torn
+    suspects = sorted(set(others) - take_no_value(clang22, others, tmp_path))
+    missing = set(suspects) - take_no_value(
+        clang22, suspects, tmp_path
+    )  # lines of many may be torn
     assert missing <= {each for each in missing if each.startswith(tuple(prefixes))}

@@ -79,8 +79,8 @@ def test_from_runs_to_the_table(suite: Path, submissions: Path, tmp_path: Path) 
 def test_only_what_was_verified_as_it_is_comes_into_the_table(
     suite: Path, submissions: Path, recorded: Path, tmp_path: Path
 ) -> None:
-    how = ("--suite", suite, "--output", "table")
-    done = run("bench", "table", submissions, *how, cwd=tmp_path)
+    table = ("--suite", suite, "--output", "table")
+    done = run("bench", "table", submissions, *table, cwd=tmp_path)
     assert done.returncode == 1
     assert not (tmp_path / "table").exists()
     assert "expected verified submissions, found none" in done.stderr

@@ -82,6 +82,7 @@ def test_a_model_of_one_feature(vocabulary: str | None, small: Corpus) -> None:
     assert one.changed == pytest.approx(2 * share * (1 - share), abs=0.04)
     assert one.to_inline == pytest.approx(one.changed / 2)  # a permutation keeps their number
     assert one.values == 2
+    assert one.deviation
     assert 0 < one.deviation < one.changed
 
 
