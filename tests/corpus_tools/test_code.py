@@ -161,6 +161,8 @@ def interrupt(frame, *_):
         sys.setprofile(None)
         signal.raise_signal(signal.{})
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever our parent ignores
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 with Interruption():
     sys.setprofile(interrupt)
     try:

@@ -93,6 +93,7 @@ ELSEWHERE: Final = {
     "mlgo_gym/cli/dataset/_record.py": _BYTES,
     "mlgo_gym/cli/options.py": _BYTES,
     "mlgo_gym/cli/show/_page.py": _SHIPPED,
+    "mlgo_gym/cli/show/_output.py": "JSON that it has made itself",
     "mlgo_gym/curation/_building.py": _BYTES,
     "mlgo_gym/curation/_verification.py": _BYTES,
     "mlgo_gym/datasets/_minari.py": "tests/datasets/test_minari.py damages sets; h5py reads them",

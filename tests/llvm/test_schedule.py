@@ -161,6 +161,7 @@ def test_a_signal_where_a_result_is_waited_for(desks: list[Desk]) -> None:
     wait_for(lambda: not names_of_workers())  # interrupted as it starts one, a pool waits for none
 
 
+@pytest.mark.usefixtures("compiler")  # the process that workers are forks of stays
 def test_closing_early_ends_compilers(sample: Corpus) -> None:
     def compiled(compiler: Compiler, name: str) -> int:
         return compiler.compile_module(sample[name]).text_size_bytes
