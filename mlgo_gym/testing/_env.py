@@ -157,6 +157,8 @@ class _Check:
 def _opened(make: Callable[[], _Env]) -> Iterator[_Env]:
     """An environment, closed at the end; what a broken one says of that hides no other error."""
     env = make()
+    if not isinstance(env, gymnasium.Env):
+        raise ContractError(f"make: expected a gymnasium.Env, found {env!r}")
     try:
         yield env
     except BaseException:

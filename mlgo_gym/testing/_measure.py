@@ -126,6 +126,7 @@ class _Check:
         """Scores are finite and not below 0, and one of them has the measure's key."""
         for name, result in results.items():
             scores = self.measure.scores(result)
+            _check_mapping(f"scores of {name}", scores)
             for key, score in scores.items():
                 _check_number(f"score {key!r} of {name}", score)
             key, expected = self.measure.key, self.measure.score(result)
@@ -134,6 +135,8 @@ class _Check:
     def parts_and_rewards(self, results: Mapping[str, Result]) -> None:
         """All results have the same names; rewards have those of the parts, and the whole's."""
         measure, baseline = self.measure, results[_BASELINE]
+        _check_mapping(f"rewards of {_BASELINE}", measure.rewards(baseline, baseline))
+        _check_mapping(f"parts of {_BASELINE}", measure.parts(baseline))
         names = measure.rewards(baseline, baseline).keys()
         keys = measure.scores(baseline).keys()
         expect("a reward of the whole, named ''", True, "" in names)
@@ -169,6 +172,11 @@ class _Check:
             scores = self.measure.scores(result)
             first, expected = known.setdefault(result.digest, (name, scores))
             expect(f"scores of {name}, which came out as {first}", expected, scores)
+
+
+def _check_mapping(clause: str, value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise ContractError(f"{clause}: expected a mapping of names to numbers, found {value!r}")
 
 
 def _check_number(clause: str, value: object) -> None:

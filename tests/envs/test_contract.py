@@ -214,6 +214,11 @@ class Curt(gymnasium.Wrapper[Any, Any, Any, Any]):
             raise UsageError("no") from error
 
 
+def test_what_is_no_environment() -> None:
+    with pytest.raises(ContractError, match="^make: expected a gymnasium.Env, found None$"):
+        check_env(lambda: None)  # type: ignore[arg-type, return-value]
+
+
 def test_gymnasium_s_own_checks_are_of_it(small: Corpus) -> None:
     expected = "^Gymnasium's check_env: expected no error and no warning, found UserWarning: .*bool"
     with pytest.raises(ContractError, match=expected):

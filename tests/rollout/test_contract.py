@@ -64,6 +64,11 @@ class Apart(TextSize):
         return super().parts(result) | {"f": 1.0}
 
 
+class Unrewarding(TextSize):
+    def rewards(self, result: Result, baseline: Result) -> Any:
+        """Forgets to return them."""
+
+
 class OtherKey(TextSize):
     def scores(self, result: Result) -> dict[str, float]:
         return {"size": self.score(result)}
@@ -152,6 +157,10 @@ class Mistaken(TextSize):
         (Hoarding(), "object in the result of LLVM's own: expected False, found True"),
         (Forgetful(), "score of LLVM's own without its object: expected .*, found 0.0"),
         (Apart(), "parts of LLVM's own without a reward: expected set\\(\\), found {'f'}"),
+        (
+            Unrewarding(),
+            "rewards of LLVM's own: expected a mapping of names to numbers, found None",
+        ),
         (Whole(), "a reward of the whole, named '': expected True, found False"),
         (Reversed(), "reward of .* above that of .*: expected .*, found "),
         (Changing(), "score.* of LLVM's own.*: expected "),
