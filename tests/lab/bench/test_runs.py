@@ -64,17 +64,18 @@ def test_equal_runs_make_equal_files_and_hold(
     assert submission.card.sha256 == again.card.sha256
 
 
-def test_every_flipped_decision_is_found(suite: Suite, submission: Submission) -> None:
+@pytest.mark.parametrize("step", [16, pytest.param(1, marks=pytest.mark.e2e)])
+def test_every_flipped_decision_is_found(step: int, suite: Suite, submission: Submission) -> None:
     trace = Trace.from_bytes(submission.files[DIGEST])
     size = trace.advice_spec.size_bytes
-    found = 0
-    for index in range(trace.decisions):
+    some = range(0, trace.decisions, step)
+    for index in some:
         flipped = np.array(trace.actions())
         flipped[index] = 1 - flipped[index]
         with pytest.raises(BenchmarkError, match=r"digest\.c|sample"):
             verify(_forged(submission, replace(trace, advice=flipped.tobytes())), suite)
-        found += 1
-    assert found == trace.decisions == len(trace.advice) // size > 3
+    assert trace.decisions == len(trace.advice) // size
+    assert len(some) > 3
 
 
 def test_another_object_is_found(suite: Suite, submission: Submission) -> None:

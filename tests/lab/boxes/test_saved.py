@@ -158,6 +158,7 @@ def test_a_reward_of_another_corpus() -> None:
 
 
 @pytest.mark.smoke
+@pytest.mark.e2e
 def test_the_commands(tmp_path: Path) -> None:
     called = run("box", "calls", "--workload", "json", "--json", cwd=tmp_path)
     assert json.loads(called.stdout)["json_parse"] == 80

@@ -256,6 +256,7 @@ def test_a_split_is_the_same_each_time(corpus: MakeCorpus) -> None:
 
 
 @pytest.mark.smoke
+@pytest.mark.e2e
 def test_the_commands(tmp_path: Path) -> None:
     made = ("--workload", "json", "--output", "json.npz")
     assert run("tiers", "record", *made, cwd=tmp_path).returncode == 0
