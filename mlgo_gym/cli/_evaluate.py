@@ -62,7 +62,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
     if not options.model and not options.policy:
         raise OptionsError("expected --model or --policy, found neither")
-    _prepare_plots(options)
+    if options.plots:
+        check_can_plot()
     packages = shared.packages_of(options)
     is_final = _check_final(packages, options)
     how = {"problem": shared.problem_of(options), **shared.compilation_of(options)}
@@ -104,12 +105,6 @@ def run(options: argparse.Namespace, output: Output) -> int:
     status = output.warn_of(dict.fromkeys(map(str, errors)))  # a module may fail in several ways
     _save(scored, options, output)
     return status
-
-
-def _prepare_plots(options: argparse.Namespace) -> None:
-    """See that plots can be written, before the work that they are to show."""
-    if options.plots:
-        check_can_plot()
 
 
 def _check_final(packages: Packages, options: argparse.Namespace) -> bool:

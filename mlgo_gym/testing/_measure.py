@@ -135,9 +135,10 @@ class _Check:
     def parts_and_rewards(self, results: Mapping[str, Result]) -> None:
         """All results have the same names; rewards have those of the parts, and the whole's."""
         measure, baseline = self.measure, results[_BASELINE]
-        _check_mapping(f"rewards of {_BASELINE}", measure.rewards(baseline, baseline))
+        rewards = measure.rewards(baseline, baseline)
+        _check_mapping(f"rewards of {_BASELINE}", rewards)
         _check_mapping(f"parts of {_BASELINE}", measure.parts(baseline))
-        names = measure.rewards(baseline, baseline).keys()
+        names = rewards.keys()
         keys = measure.scores(baseline).keys()
         expect("a reward of the whole, named ''", True, "" in names)
         for name, result in results.items():

@@ -444,11 +444,11 @@ ANSWERED = (
 
 
 def take_no_value(clang: str, options: list[str], folder: Path) -> set[str]:
-    """Options for which the word behind is an input."""
+    """Options for which the word behind is an input; of others clang makes files in the folder."""
     words = [word for pair in enumerate(options) for word in (pair[1], f"missing-{pair[0]}")]
     done = subprocess.run(
         [clang, "-###", "-c", *words], cwd=folder, capture_output=True, text=True, check=False
-    )  # of some it makes files
+    )
     found = re.findall(r"no such file or directory: 'missing-(\d+)'", done.stderr)
     return {options[int(each)] for each in found}
 
@@ -471,7 +471,6 @@ def test_options_with_a_value_are_those_of_clang(clang22: str, tmp_path: Path) -
     )
     assert len(others) > 1000
     suspects = sorted(set(others) - take_no_value(clang22, others, tmp_path))
-    missing = set(suspects) - take_no_value(
-        clang22, suspects, tmp_path
-    )  # lines of many may be torn
+    # Lines of many may be torn.
+    missing = set(suspects) - take_no_value(clang22, suspects, tmp_path)
     assert missing <= {each for each in missing if each.startswith(tuple(prefixes))}

@@ -72,10 +72,9 @@ def test_what_an_extra_brings() -> None:
     assert found.found == "needs no_such_package; run: pip install 'mlgo-gym[plot]'"
 
 
-@pytest.mark.parametrize(
-    "name", sorted(_EXTRAS.keys() - {"training"})
-)  # Keras comes with TensorFlow
+@pytest.mark.parametrize("name", sorted(_EXTRAS.keys() - {"training"}))
 def test_the_extra_that_is_advised_brings_the_package(name: str) -> None:
+    """By the package's own metadata; only Keras, for training, comes by way of TensorFlow."""
     extra, package, *_ = _EXTRAS[name]
     needed = {
         Requirement(each).name
